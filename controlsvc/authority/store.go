@@ -1,0 +1,129 @@
+// Package authority decides who gets how many units, and when. It owns the Store port, behind which the charges live.
+package authority
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/shared/limit"
+)
+
+// Key is a key as the store knows it. Another window or algorithm is another count; the number of units is not in it.
+type Key struct {
+	// Name is domain/limit/identity, escaped; it is unique to the key, and all that is stored for the key shares it as its
+	// hash tag, whatever the rates.
+	Name      string
+	Algorithm limit.Algorithm
+	// Rates is never empty; a reserve is granted within all of them or not at all.
+	Rates []limit.Rate
+}
+
+// Reserve asks for units of one key.
+//
+// At store time t a grant of n units starts at a ≥ t and has the score e ≥ a, so that for each rate of L units and window
+// W: Σ units of charges with score > a − W, plus n, is at most L. With TTL 0 it is a strict charge, a = e = t.
+type Reserve struct {
+	Key Key
+	// Call tells this reserve from every other one in the life of the store, except its own retries; Cancel finds charges
+	// by it. At most 64 bytes of [0-9A-Za-z._-].
+	Call string
+	// Want ≥ Min ≥ 1. What is granted is 0 or a whole multiple of Min, at most Want.
+	Want, Min int64
+	// TTL is how long the lease may be spent: end = start + TTL. 0: a strict charge.
+	TTL time.Duration
+	// Horizon, with a TTL: how far ahead a lease may start where nothing is free now. 0: now or not at all.
+	Horizon time.Duration
+}
+
+// Reserved is what a reserve was given.
+type Reserved struct {
+	// Err is set where the store did not execute this reserve, or its answer was lost; nothing else holds then.
+	Err error
+	// Lease names the grant; empty where Units is 0. It is minted afresh at each execution.
+	Lease string
+	Units int64
+	// StartIn and EndIn are relative to the store's clock at the execution; both 0 for a strict charge.
+	StartIn, EndIn time.Duration
+	State          State
+	// Denied says that Units < Want; Denial then tells when Min more could be had.
+	Denied bool
+	Denial Denial
+}
+
+// State is how a key stands, for the rate with the smallest remaining share of its units (the earlier in the policy where
+// equal).
+type State struct {
+	Rate limit.Rate
+	// Remaining is what could be reserved at once, after this operation; never negative.
+	Remaining int64
+	// Reset is when the window is empty again if nothing more is charged; 0 where it is empty.
+	Reset time.Duration
+}
+
+// Denial says when to ask again.
+type Denial struct {
+	// RetryAfter is when Min units will be free, if nothing more is charged and every lease out is spent at its end. At
+	// exactly that instant they are free; a microsecond earlier they are not.
+	RetryAfter time.Duration
+	// DenyFor is for how long nobody needs to ask: RetryAfter where settled and strict units alone deny; else at most W/20
+	// within [20 ms, 1 s], W the denying rate's window, for a lease may be given back.
+	DenyFor time.Duration
+	// Never: Min is more than the limit holds. RetryAfter is 0 then.
+	Never bool
+}
+
+// Use is units spent Age before the store executes the report.
+type Use struct {
+	Age   time.Duration
+	Units int64
+}
+
+// Settle reports a retired lease: Uses when units were spent, Unused that never will be. What is missing to the lease's
+// units keeps its score; more than the lease's units is cut down to it, unused first. The first settle of a lease takes
+// effect, whole; a later one, or one of a lease that has run out of the window, does nothing.
+type Settle struct {
+	Key    Key
+	Lease  string
+	Uses   []Use
+	Unused int64
+}
+
+// Cancel removes every unsettled charge that a call was granted on a key. Cancelling what was not granted does nothing.
+type Cancel struct {
+	Key  Key
+	Call string
+}
+
+// Record charges units that were admitted without asking; the key may be over its limit afterwards.
+type Record struct {
+	Key  Key
+	Call string
+	Uses []Use
+}
+
+// Share is a worker's place among the workers connected anywhere.
+type Share struct{ Workers, Rank uint32 }
+
+// ErrUnavailable is what errors of a store that did not answer in time wrap.
+var ErrUnavailable = errors.New("the store did not answer")
+
+// Store is where charges live. Per key its operations are serial; each reads the store's clock once. Every method takes
+// many operations, on any keys, and sends them together; the results are in the order of the operations. A deadline on the
+// context bounds every call. Repeating any operation may cost capacity and never admits more.
+type Store interface {
+	Reserve(ctx context.Context, operations []Reserve) []Reserved
+	// Settle, Cancel and Record give one error for each operation, nil where it was executed.
+	Settle(ctx context.Context, operations []Settle) []error
+	Cancel(ctx context.Context, operations []Cancel) []error
+	Record(ctx context.Context, operations []Record) []error
+	// Peek gives a state for each rate of the key, without charging anything.
+	Peek(ctx context.Context, key Key) ([]State, error)
+	// Reset forgets every charge of the key.
+	Reset(ctx context.Context, key Key) error
+	// Connected notes that a worker of the domain is there, for ttl, and gives its share.
+	Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (Share, error)
+	// Ping says whether the store answers.
+	Ping(ctx context.Context) error
+	Close() error
+}

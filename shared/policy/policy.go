@@ -1,0 +1,64 @@
+// Package policy is the compiled form of a policy: what the filter and the service decide by. It is made of the file by
+// controlsvc/policyfile, and travels to the filter in GetPolicy.
+package policy
+
+import (
+	"sluice/shared/limit"
+)
+
+// Bounds on a compiled policy, checked when it is made and again when it is read off the wire.
+const (
+	MaxIdentities = 256
+	MaxLimits     = 16_384
+	MaxKeyParts   = 8
+	MaxMethods    = 32
+	// MaxNameLength bounds the domain's, identities' and limits' names, in bytes.
+	MaxNameLength = 128
+)
+
+// Policy is one version of everything that is limited. It is read-only once made: many requests share it.
+type Policy struct {
+	// Version is the content hash that names it.
+	Version string
+	// Domain separates the keys of several policies in one store.
+	Domain     string
+	Identities []Identity
+	Limits     []Limit
+}
+
+// Source says where an identity's value is read from. Numbers are the wire's field numbers.
+type Source uint8
+
+// The sources of an identity.
+const (
+	FromHeader  Source = 2
+	FromAddress Source = 3
+)
+
+// Identity is a value that tells callers apart.
+type Identity struct {
+	Name   string
+	Source Source
+	// Header is the header's name in lower case, for FromHeader.
+	Header string
+	// TrustedHops, for FromAddress: 0 takes the peer's address, n > 0 the n-th entry from the right of X-Forwarded-For.
+	TrustedHops uint32
+}
+
+// Limit is one rule of the policy.
+type Limit struct {
+	Name  string
+	Match Match
+	// Key holds indices into Policy.Identities; a request that lacks one of them is not under this limit.
+	Key           []uint32
+	Rates         []limit.Rate
+	Algorithm     limit.Algorithm
+	Mode          limit.Mode
+	OnUnavailable limit.Unavailable
+}
+
+// Match is what a request has to be for a limit to bind it; an empty field matches everything.
+type Match struct {
+	PathExact, PathPrefix string
+	Methods               []string
+}

@@ -1,0 +1,109 @@
+// Package wire puts the messages of sluice.v1.Control into bytes and back without reflection, for the filter, and frames
+// them for gRPC. The messages mirror shared/proto/sluice/v1/control.proto, which says what each field means; units are
+// as there. Absent and zero are the same.
+package wire
+
+import "time"
+
+// Bounds on what a message may hold: the reader refuses more, so that garbage cannot make it allocate.
+const (
+	MaxAsks        = 1024
+	MaxSettles     = 1024
+	MaxAbandoned   = 64
+	MaxRecords     = 1024
+	MaxUses        = 64
+	MaxTextLength  = 2048
+	MaxMessageSize = 4 << 20
+)
+
+// KeyRef names a key as a worker does.
+type KeyRef struct{ Limit, Key string }
+
+// SyncRequest is sluice.v1.SyncRequest.
+type SyncRequest struct {
+	WorkerID      uint64
+	CallID        uint64
+	PolicyVersion string
+	Abandoned     []Abandoned
+	Settles       []Settle
+	Asks          []Ask
+	Records       []Record
+	Active        bool
+}
+
+// Abandoned names a call that the worker gave up, and the keys it asked for.
+type Abandoned struct {
+	CallID uint64
+	Keys   []KeyRef
+}
+
+// Use is units spent Age ago.
+type Use struct {
+	Age   time.Duration
+	Units int64
+}
+
+// Settle reports a retired lease, whole and once.
+type Settle struct {
+	KeyRef
+	Lease  string
+	Uses   []Use
+	Unused int64
+}
+
+// Record reports units admitted while the service was away.
+type Record struct {
+	KeyRef
+	Uses []Use
+	ID   uint64
+}
+
+// Ask asks for units of one key.
+type Ask struct {
+	KeyRef
+	Want, Min int64
+	Waiting   uint32
+	Group     uint32
+}
+
+// SyncResponse is sluice.v1.SyncResponse.
+type SyncResponse struct {
+	Results       []AskResult
+	Settled       []uint32
+	Abandoned     []uint32
+	Recorded      []uint32
+	PolicyVersion string
+	Workers, Rank uint32
+}
+
+// Problem says why an ask has neither a grant nor a denial.
+type Problem uint8
+
+// The problems, by their numbers on the wire.
+const (
+	NoProblem    Problem = 0
+	UnknownLimit Problem = 1
+	StoreProblem Problem = 2
+	InvalidAsk   Problem = 3
+)
+
+// AskResult answers one Ask.
+type AskResult struct {
+	Problem        Problem
+	Lease          string
+	Units          int64
+	StartIn, EndIn time.Duration
+	Limit          int64
+	Window         time.Duration
+	Remaining      int64
+	Reset          time.Duration
+	// Denied says that fewer than the wanted units were granted, and Denial holds.
+	Denied bool
+	Denial Denial
+}
+
+// Denial says for how long, to the worker and to the client.
+type Denial struct {
+	DenyFor, RetryAfter time.Duration
+	Never               bool
+}
