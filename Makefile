@@ -1,0 +1,179 @@
+# Sluice: how it is built and checked. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules --warn-undefined-variables
+.DEFAULT_GOAL := help
+
+# The tools are those that .ci/tools/go.mod and BUF_VERSION pin, put into the checkout; a linter's hundreds of dependencies
+# stay out of the module that people import.
+TOOLS := .cache/bin
+TOOL_PINS := .ci/tools/go.mod .ci/tools/go.sum
+GOLANGCI_LINT := $(TOOLS)/golangci-lint
+GOTESTSUM := $(TOOLS)/gotestsum
+BENCHSTAT := $(TOOLS)/benchstat
+BUF_VERSION := 1.75.0
+BUF_HOME := .cache/buf-$(BUF_VERSION)
+BUF := $(BUF_HOME)/node_modules/.bin/buf
+
+# The packages that a target looks at: make check-lint PACKAGES=./shared/...
+PACKAGES ?= ./...
+# How the filter is built for Envoy.
+WASI := GOOS=wasip1 GOARCH=wasm
+# Tests that start Envoy or load a machine and look at the clock: they run after the others, one package at a time, so that
+# what they measure is not the compiler.
+REAL_PACKAGES := sluice/testharness/(e2e|load|rig)(/|$$)
+RACE_PACKAGES ?= ./controlsvc/...
+TEST_FLAGS ?=
+FUZZTIME ?= 30s
+LONG_CHECKS ?= 2000
+BENCH ?= .
+BENCH_COUNT ?= 10
+BENCH_PACKAGES ?= ./shared/... ./filter/... ./controlsvc/...
+BENCH_OLD ?= .cache/bench/old.txt
+SIM_FLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/\1|\2/' | \
+		while IFS='|' read -r target text; do printf '  %-16s %s\n' "$$target" "$$text"; done
+
+# --- build
+
+.PHONY: build
+build: build-command build-filter ## bin/sluice, the service and the command; bin/sluice.wasm, the filter
+
+.PHONY: build-command
+build-command:
+	go build -trimpath -o bin/sluice ./controlsvc
+
+.PHONY: build-filter
+build-filter:
+	$(WASI) go build -buildmode=c-shared -ldflags='-s -w' -trimpath -o bin/sluice.wasm ./filter
+
+.PHONY: filter-tinygo
+filter-tinygo: ## bin/sluice-tinygo.wasm, a smaller and slower filter; needs tinygo on the PATH
+	@command -v tinygo >/dev/null || { echo 'make filter-tinygo: no tinygo on the PATH; `make build` needs only Go' >&2; exit 1; }
+	$(if $(wildcard filter/tinygo.mod),GOFLAGS=-modfile=filter/tinygo.mod) tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -opt=2 -o bin/sluice-tinygo.wasm ./filter
+
+# --- test
+
+# One runner over both halves, so that its last line counts every test. It fails when either half does.
+.PHONY: test
+test: build $(GOTESTSUM) ## every test: unit, property, fuzz seeds, real Redis, real Envoy
+	$(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- $(SHELL) -c '\
+		all="$$(go list ./...)"; status=0; \
+		go test -json -timeout 10m $(TEST_FLAGS) $$(grep -vE "$(REAL_PACKAGES)" <<<"$$all") || status=1; \
+		real="$$(grep -E "$(REAL_PACKAGES)" <<<"$$all")"; \
+		test -z "$$real" || go test -json -timeout 10m -count=1 -p 1 $(TEST_FLAGS) $$real || status=1; \
+		exit $$status'
+
+.PHONY: test-long
+test-long: build $(GOTESTSUM) ## the same tests for longer: SLUICE_LONG=1, LONG_CHECKS draws for every property
+	SLUICE_LONG=1 RAPID_CHECKS=$(LONG_CHECKS) $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 60m -count=1 -p 1 $(TEST_FLAGS) ./...
+
+.PHONY: test-race
+test-race: $(GOTESTSUM) ## the race detector over the service, the only place with goroutines; needs a C compiler
+	CGO_ENABLED=1 $(GOTESTSUM) --format pkgname-and-test-fails -- -race -short -timeout 10m $(TEST_FLAGS) $(RACE_PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@found=0; for package in $$(go list $(PACKAGES)); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			found=1; echo "--- $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime '$(FUZZTIME)' "$$package"; \
+		done; \
+	done; test $$found = 1 || { echo 'make fuzz: no fuzz target in $(PACKAGES)' >&2; exit 1; }
+
+.PHONY: bench
+bench: $(BENCHSTAT) ## benchmarks, BENCH_COUNT (10) runs; compared with BENCH_OLD where that file is
+	mkdir -p .cache/bench
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) $(BENCH_PACKAGES) | tee .cache/bench/new.txt
+	$(BENCHSTAT) $(wildcard $(BENCH_OLD)) .cache/bench/new.txt
+
+.PHONY: sim
+sim: ## workers, service and faults from one seed, checked against the oracle; SIM_FLAGS goes to go test
+	go test -count=1 -v -timeout 30m $(SIM_FLAGS) ./testharness/sim/...
+
+# --- check
+
+.PHONY: check
+check: check-format check-vet check-lint check-generated check-tidy check-layout ## formatting, vet, linters, generated code, go.mod, imports
+
+.PHONY: check-format
+check-format: $(GOLANGCI_LINT) ## gofumpt
+	$(GOLANGCI_LINT) fmt --diff
+
+.PHONY: format
+format: $(GOLANGCI_LINT) ## rewrite the Go files as gofumpt has them
+	$(GOLANGCI_LINT) fmt
+
+# The filter is looked at twice, since one of its two adapters exists only when it is built for Envoy.
+.PHONY: check-vet
+check-vet:
+	go vet $(PACKAGES)
+	$(WASI) go vet ./filter/...
+
+.PHONY: check-lint
+check-lint: $(GOLANGCI_LINT) ## golangci-lint, as .golangci.yaml has it
+	$(GOLANGCI_LINT) run $(PACKAGES)
+	$(WASI) $(GOLANGCI_LINT) run ./filter/...
+
+.PHONY: check-tidy
+check-tidy:
+	go mod tidy -diff
+
+.PHONY: check-layout
+check-layout: ## who may import whom, who may read a clock, what CI runs of the README
+	go test ./testharness/layout
+
+# --- generated code
+
+PROTO := shared/proto
+PROTO_TOOLS := $(BUF) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
+
+.PHONY: generate
+generate: $(PROTO_TOOLS) ## Go from shared/proto
+	cd $(PROTO) && PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CURDIR)/$(BUF) generate
+
+.PHONY: check-generated
+check-generated: $(PROTO_TOOLS) ## the protocol's style, and that its Go is fresh
+	cd $(PROTO) && $(CURDIR)/$(BUF) lint && $(CURDIR)/$(BUF) format --diff --exit-code
+	rm -rf .cache/generated
+	cd $(PROTO) && PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CURDIR)/$(BUF) generate -o $(CURDIR)/.cache/generated
+	diff -r --exclude='*.proto' --exclude='*.yaml' $(PROTO) .cache/generated || \
+		{ echo 'make check-generated: run `make generate` and commit what it changes' >&2; exit 1; }
+
+# --- run
+
+.PHONY: demo
+demo: build ## two Envoys, one limit, live; DEMO_SECONDS=15 ends by itself, REDIS_URL uses that Redis
+	bin/sluice demo
+
+# --- the rest
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) $(GOTESTSUM) $(BENCHSTAT) $(PROTO_TOOLS) ## build and fetch the pinned tools, which the others do by themselves
+
+$(GOLANGCI_LINT): TOOL_PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(GOTESTSUM): TOOL_PACKAGE := gotest.tools/gotestsum
+$(BENCHSTAT): TOOL_PACKAGE := golang.org/x/perf/cmd/benchstat
+$(TOOLS)/protoc-gen-go: TOOL_PACKAGE := google.golang.org/protobuf/cmd/protoc-gen-go
+$(TOOLS)/protoc-gen-go-grpc: TOOL_PACKAGE := google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+$(GOLANGCI_LINT) $(GOTESTSUM) $(BENCHSTAT) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc: $(TOOL_PINS)
+	GOOS= GOARCH= go build -C .ci/tools -o $(CURDIR)/$@ $(TOOL_PACKAGE)
+	@touch $@
+
+# buf's own install script only makes its start faster, and is not run.
+$(BUF):
+	@command -v npm >/dev/null || { echo 'make: buf comes from npm, and there is no npm on the PATH' >&2; exit 1; }
+	mkdir -p $(BUF_HOME)
+	npm install --prefix $(BUF_HOME) --no-save --no-package-lock --ignore-scripts --no-audit --no-fund @bufbuild/buf@$(BUF_VERSION)
+	@touch $@
+
+.PHONY: clean
+clean: ## remove what was built: bin, and the tools in .cache
+	rm -rf bin .cache
