@@ -26,7 +26,8 @@ type Key struct {
 type Reserve struct {
 	Key Key
 	// Call tells this reserve from every other one in the life of the store, except its own retries; Cancel finds charges
-	// by it. At most 64 bytes of [0-9A-Za-z._-].
+	// by it. At most 64 bytes of [0-9A-Za-z._-], in segments that dots separate: "worker.call.ask", so that one call may
+	// reserve the same key twice, and be cancelled whole.
 	Call string
 	// Want ≥ Min ≥ 1. What is granted is 0 or a whole multiple of Min, at most Want.
 	Want, Min int64
@@ -89,7 +90,9 @@ type Settle struct {
 	Unused int64
 }
 
-// Cancel removes every unsettled charge that a call was granted on a key. Cancelling what was not granted does nothing.
+// Cancel removes every unsettled charge of the key whose Reserve.Call is Call, or begins with Call and a dot: "w.1" finds
+// "w.1", "w.1.0" and "w.1.10", never "w.10.0". What a settle left of a strict charge counts as unsettled: it belongs to
+// requests whose answer may still be given up. Cancelling what was not granted does nothing.
 type Cancel struct {
 	Key  Key
 	Call string
