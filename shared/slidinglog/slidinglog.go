@@ -56,7 +56,7 @@ func (l *Log) Add(at instant.Instant, units int64) {
 		l.prune(at)
 		l.merge(l.window / 128)
 		if l.n == MaxEntries { // instants far apart that nobody pruned: one span, for the bound's sake
-			l.merge(at.Sub(l.at(0).first))
+			l.merge(l.at(l.n - 1).last.Sub(l.at(0).first))
 		}
 		l.Add(at, units)
 		return

@@ -1,0 +1,226 @@
+// Package admission decides whether a request may pass: on the spot where it can, else after the store's answer. It is
+// pure: instants are passed in, nothing is read or sent, and what a worker knows of a key is in its Key.
+//
+//	request → Step → Admit | Deny            decided on the spot
+//	               → Ask → … → Answer.Next   decided by the store's answer, or by Step with Away set
+//
+// In strict mode every admission is the store's (or a fallback's, which says so); only denials are local, and never when
+// the store would admit.
+package admission
+
+import (
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+)
+
+// Demand is what a request needs of one key. Cost is at least 1.
+type Demand struct {
+	Key  *Key
+	Cost int64
+}
+
+// Input is a request, and what the worker knows of the service.
+type Input struct {
+	// Demands holds one for each limit that binds the request, in the policy's order.
+	Demands []Demand
+	// Away says that the service does not answer: each limit's on_unavailable decides, and nothing is asked.
+	Away bool
+	// Workers and Rank are the worker's place among the workers connected anywhere, as the service last told: its share of
+	// L units is L / Workers, and one more where Rank < L mod Workers. Workers 0: never told; its share is the whole.
+	Workers, Rank uint32
+}
+
+// Verdict is what becomes of a request.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Admit Verdict = iota + 1
+	Deny
+	// Ask: pause the request and ask the store.
+	Ask
+)
+
+// Source says what a verdict rests on.
+type Source uint8
+
+// The sources of a verdict.
+const (
+	// FromPolicy: no limit binds the request, or it costs more than one of them holds at all.
+	FromPolicy Source = iota + 1
+	// FromStore: the store's answer to a call made for this request.
+	FromStore
+	// FromDenial: an earlier denial of the store's that still stands.
+	FromDenial
+	// FromLog: what this worker alone spent fills the window.
+	FromLog
+	// FromFallback: the service is away, and on_unavailable decided.
+	FromFallback
+)
+
+// String gives the source's name in metrics and headers.
+func (s Source) String() string {
+	switch s {
+	case FromPolicy:
+		return "policy"
+	case FromStore:
+		return "store"
+	case FromDenial:
+		return "denial"
+	case FromLog:
+		return "log"
+	case FromFallback:
+		return "fallback"
+	}
+	return "unknown"
+}
+
+// Output is a verdict, and what the client is told. With Ask nothing else holds.
+type Output struct {
+	Verdict Verdict
+	Source  Source
+	// Demand is the index of the demand whose limit the answer reports: of those that deny the one with the longest wait,
+	// else the one with the smallest remaining share. -1 where nothing is known of any.
+	Demand int
+	// Rate is the rate that is reported, Remaining what is left of it, Reset when its window is empty again.
+	Rate      limit.Rate
+	Remaining int64
+	Reset     time.Duration
+	// RetryAfter is when the request could pass, for a denial. 0 with Never: it costs more than the limit holds.
+	RetryAfter time.Duration
+	Never      bool
+	// Unavailable says that the request was denied because the service is away, not because it is over a limit.
+	Unavailable bool
+}
+
+// unavailableRetry is what a client is told to wait where a limit denies while the service is away.
+const unavailableRetry = time.Second
+
+// Step decides a request at an instant of the worker's monotonic clock. An admission has been noted in the keys' logs; a
+// denial charges nothing.
+func Step(now instant.Instant, in Input) Output {
+	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
+	for i := range in.Demands {
+		if denied, is := in.Demands[i].deny(now); is {
+			denied.Demand = i
+			out = worse(out, denied)
+		}
+	}
+	if out.Verdict == Deny || len(in.Demands) == 0 {
+		return out
+	}
+	if !in.Away {
+		return Output{Verdict: Ask, Demand: -1}
+	}
+	for i := range in.Demands {
+		decided := in.Demands[i].fallBack(now, in.Workers, in.Rank)
+		decided.Demand = i
+		out = worse(out, decided)
+	}
+	if out.Verdict == Admit {
+		for _, d := range in.Demands {
+			d.Key.spend(now, d.Cost)
+		}
+	}
+	return out
+}
+
+// deny gives the denial that the worker knows the store would give; false where there is none.
+func (d Demand) deny(now instant.Instant) (Output, bool) {
+	k := d.Key
+	if i := k.tooLarge(d.Cost); i >= 0 {
+		return Output{
+			Verdict: Deny, Source: FromPolicy, Rate: k.limit.Rates[i], Never: true,
+			Remaining: max(0, k.limit.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
+		}, true
+	}
+	if k.standing(now, d.Cost) {
+		out := k.report(now)
+		out.Verdict, out.Source = Deny, FromDenial
+		out.RetryAfter, out.Never = max(0, k.denial.retryAt.Sub(now)), k.denial.never
+		return out, true
+	}
+	if i := k.loggedOut(now, d.Cost); i >= 0 {
+		rate := k.limit.Rates[i]
+		return Output{
+			Verdict: Deny, Source: FromLog, Rate: rate,
+			Remaining:  max(0, rate.Units-k.logs[i].AtMost(now)),
+			Reset:      k.logs[i].EmptyIn(now),
+			RetryAfter: k.logs[i].FallsTo(rate.Units-d.Cost, now, 0),
+		}, true
+	}
+	return Output{}, false
+}
+
+// report gives how the key stood when the store last answered.
+func (k *Key) report(now instant.Instant) Output {
+	return Output{Rate: k.state.rate, Remaining: k.state.remaining, Reset: max(0, k.state.emptyAt.Sub(now))}
+}
+
+// fallBack decides by on_unavailable, and spends nothing.
+func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
+	k := d.Key
+	out := Output{Verdict: Admit, Source: FromFallback, Remaining: limit.MaxUnits}
+	for i, rate := range k.limit.Rates {
+		share := rate
+		if k.limit.OnUnavailable == limit.Local {
+			share.Units = Share(rate.Units, workers, rank)
+		}
+		log := &k.logs[i]
+		one := Output{Verdict: Admit, Source: FromFallback, Rate: share, Reset: log.EmptyIn(now)}
+		left := share.Units - log.AtMost(now)
+		one.Remaining = max(0, left-d.Cost)
+		switch {
+		case k.limit.OnUnavailable == limit.Deny:
+			one.Verdict, one.Unavailable, one.RetryAfter = Deny, true, unavailableRetry
+		case k.limit.OnUnavailable == limit.Local && left < d.Cost:
+			one.Verdict, one.Remaining = Deny, max(0, left)
+			one.RetryAfter = log.FallsTo(share.Units-d.Cost, now, 0)
+			// A cost above the share may still pass when the service is back.
+			one.RetryAfter = max(one.RetryAfter, unavailableRetry)
+		}
+		out = worse(out, one)
+	}
+	return out
+}
+
+// Share gives a worker's part of a limit for the time that the service is away: whole numbers, whose sum over the ranks
+// 0 to workers − 1 is units. Workers 0 (never told): the whole.
+func Share(units int64, workers, rank uint32) int64 {
+	if workers == 0 {
+		return units
+	}
+	share := units / int64(workers)
+	if int64(rank) < units%int64(workers) {
+		share++
+	}
+	return share
+}
+
+// worse gives of two verdicts the one that the client is told: a denial before an admission; of denials the one that is
+// for ever, else the longer wait; of admissions the smaller remaining share. The first where equal.
+func worse(a, b Output) Output {
+	switch {
+	case a.Verdict != b.Verdict:
+		if b.Verdict == Deny {
+			return b
+		}
+		return a
+	case a.Verdict == Deny:
+		if !a.Never && (b.Never || b.RetryAfter > a.RetryAfter) {
+			return b
+		}
+		return a
+	case a.Rate.Units == 0:
+		return b
+	case b.Rate.Units == 0:
+		return a
+	}
+	// a.Remaining/a.Units > b.Remaining/b.Units, without dividing; doubles are close enough for a report.
+	if float64(a.Remaining)*float64(b.Rate.Units) > float64(b.Remaining)*float64(a.Rate.Units) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,113 @@
+package admission
+
+import (
+	"sluice/shared/instant"
+	"sluice/shared/wire"
+)
+
+// Answer spends what the store granted to a group of paused requests, which all need the same of the same keys.
+type Answer struct {
+	sent, received instant.Instant
+	in             Input
+	results        []wire.AskResult
+	left           []int64
+	// denied says that the store denied one of the demands.
+	denied bool
+}
+
+// Surplus is what nobody took of a grant, to be given back by a settle: the units of the lease beyond Unused were spent
+// at the lease's own instant.
+type Surplus struct {
+	Demand int
+	Lease  string
+	Unused int64
+}
+
+// NewAnswer takes the store's answer to a call that was sent and received at instants of the worker's monotonic clock:
+// one result for each of the input's demands. What the store said of the keys stands from now on.
+func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResult) *Answer {
+	a := &Answer{sent: sent, received: received, in: in, results: results, left: make([]int64, len(results))}
+	for i := range results {
+		result := &results[i]
+		if result.Problem == wire.NoProblem && (result.Units > 0 || result.Denied) {
+			in.Demands[i].Key.hear(sent, received, in.Demands[i].Cost, result)
+		}
+		a.left[i] = max(0, result.Units)
+		a.denied = a.denied || result.Problem == wire.NoProblem && result.Denied
+	}
+	return a
+}
+
+// Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not
+// passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing is spent for
+// a request that any demand denies.
+func (a *Answer) Next() Output {
+	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
+	for i := range a.in.Demands {
+		if a.results[i].Problem == wire.UnknownLimit {
+			continue // the policy in force has no such limit
+		}
+		one := a.decide(i)
+		one.Demand = i
+		source := max(out.Source, one.Source)
+		out = worse(out, one)
+		if out.Verdict == Admit {
+			out.Source = source // a fallback among the store's answers makes it a fallback
+		}
+	}
+	if out.Verdict == Admit {
+		a.spend()
+	}
+	return out
+}
+
+func (a *Answer) spend() {
+	for i, d := range a.in.Demands {
+		switch {
+		case a.results[i].Problem == wire.UnknownLimit:
+		case a.answered(i):
+			a.left[i] -= d.Cost
+			// Logged when the call was sent: the store charged it later than that, so it counts there at least as long.
+			d.Key.spend(a.sent, d.Cost)
+		default:
+			d.Key.spend(a.received, d.Cost)
+		}
+	}
+}
+
+// answered says whether the store decided the demand. One without units, denial or problem was rolled back for another of
+// the group: it is decided where another one denies, and open where another one had a problem.
+func (a *Answer) answered(i int) bool {
+	r := &a.results[i]
+	return r.Problem == wire.NoProblem && (r.Units > 0 || r.Denied || a.denied)
+}
+
+func (a *Answer) decide(i int) Output {
+	d, result := a.in.Demands[i], &a.results[i]
+	if !a.answered(i) {
+		return d.fallBack(a.received, a.in.Workers, a.in.Rank)
+	}
+	out := d.Key.report(a.received)
+	out.Verdict, out.Source = Admit, FromStore
+	if a.left[i] >= d.Cost {
+		out.Remaining += a.left[i] - d.Cost
+		return out
+	}
+	// One that lacks units without a denial of its own denies too, with no wait to tell: the one that denies is reported.
+	out.Verdict = Deny
+	out.RetryAfter, out.Never = result.Denial.RetryAfter, result.Denial.Never
+	return out
+}
+
+// Surplus gives what is left, to be given back, once every request of the group has been decided. A second call gives nothing.
+func (a *Answer) Surplus() []Surplus {
+	var all []Surplus
+	for i, left := range a.left {
+		if left > 0 && a.results[i].Lease != "" {
+			all = append(all, Surplus{Demand: i, Lease: a.results[i].Lease, Unused: left})
+			a.in.Demands[i].Key.denial = denial{} // what is given back may be had again
+		}
+		a.left[i] = 0
+	}
+	return all
+}

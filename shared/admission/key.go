@@ -1,0 +1,148 @@
+package admission
+
+import (
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	"sluice/shared/slidinglog"
+	"sluice/shared/wire"
+)
+
+// DriftShare is the inverse of ρ, the largest error of a worker's clock rate against the store's: a worker shortens what
+// it may rely on by 1/DriftShare.
+const DriftShare = 1000
+
+// ReaskAfter bounds how long a local denial stands on what the store once said: a key may be reset and a limit raised.
+const ReaskAfter = 5 * time.Second
+
+// Key is what one worker knows of one key: what it spent itself, and what the store last said.
+type Key struct {
+	limit *policy.Limit
+	// logs holds a log for each of the limit's rates, in their order.
+	logs []slidinglog.Log
+	// heard is when the call was sent that the store last answered; nothing is denied locally on older grounds.
+	heard    instant.Instant
+	hasHeard bool
+	denial   denial
+	// state is how the key stood when the store last answered.
+	state state
+}
+
+// denial is one of the store's, which the worker repeats on its own until it ends.
+type denial struct {
+	until   instant.Instant
+	cost    int64 // requests of at least this cost are denied
+	retryAt instant.Instant
+	never   bool
+}
+
+type state struct {
+	rate      limit.Rate
+	remaining int64
+	emptyAt   instant.Instant
+}
+
+// NewKey gives the state of a key that nothing is known of. The limit is shared and never written to.
+func NewKey(l *policy.Limit) *Key {
+	k := &Key{}
+	k.SetLimit(l)
+	return k
+}
+
+// Limit gives the limit that the key is under.
+func (k *Key) Limit() *policy.Limit { return k.limit }
+
+// SetLimit puts the key under a changed limit. Counts of the windows that stay are kept; the store is asked again before
+// anything is denied.
+func (k *Key) SetLimit(l *policy.Limit) {
+	old := k.logs
+	k.limit = l
+	k.logs = make([]slidinglog.Log, len(l.Rates))
+	for i, rate := range l.Rates {
+		k.logs[i] = slidinglog.New(rate.Window)
+		for j := range old {
+			if old[j].Window() == rate.Window {
+				k.logs[i] = old[j]
+			}
+		}
+	}
+	k.denial = denial{}
+	k.hasHeard = false
+}
+
+// spend notes units that this worker admitted.
+func (k *Key) spend(at instant.Instant, units int64) {
+	for i := range k.logs {
+		k.logs[i].Add(at, units)
+	}
+}
+
+// hear takes what the store says of the key, in answer to an ask for requests of the cost each.
+func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskResult) {
+	k.heard, k.hasHeard = sent, true
+	k.state = state{
+		rate:      limit.Rate{Units: result.Limit, Window: result.Window},
+		remaining: result.Remaining,
+		emptyAt:   received.Add(result.Reset),
+	}
+	if !result.Denied {
+		if k.denial.cost <= cost {
+			k.denial = denial{}
+		}
+		return
+	}
+	// The store denies from its execution on, which is not before the call was sent: counted from there, and by a slow
+	// clock, the denial never outlasts the store's. The client's wait is counted from the later side for the same reason.
+	next := denial{
+		until:   sent.Add(min(shortened(result.Denial.DenyFor), ReaskAfter)),
+		cost:    cost,
+		retryAt: received.Add(result.Denial.RetryAfter),
+		never:   result.Denial.Never,
+	}
+	if result.Denial.Never {
+		next.until = sent.Add(ReaskAfter)
+	}
+	if next.cost <= k.denial.cost || next.until > k.denial.until {
+		k.denial = next
+	}
+}
+
+// standing says whether the store's last denial still holds for a request of the cost.
+func (k *Key) standing(now instant.Instant, cost int64) bool {
+	return k.hasHeard && now < k.denial.until && cost >= k.denial.cost
+}
+
+// loggedOut says which rate's own log alone denies a request of the cost, for at most as long as the store has been heard
+// within ReaskAfter; -1 for none.
+//
+// What a worker spent after some instant of its own clock, the store has charged at a later instant still, so that it
+// counts in the store at least as long: the store would deny as well.
+func (k *Key) loggedOut(now instant.Instant, cost int64) int {
+	if !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
+		return -1
+	}
+	for i, rate := range k.limit.Rates {
+		if k.logs[i].AtLeast(now, drift(rate.Window)) > rate.Units-cost {
+			return i
+		}
+	}
+	return -1
+}
+
+// tooLarge gives a rate that a request of the cost could never meet; -1 for none.
+func (k *Key) tooLarge(cost int64) int {
+	for i, rate := range k.limit.Rates {
+		if cost > rate.Units {
+			return i
+		}
+	}
+	return -1
+}
+
+// drift is how far a worker's clock may be off the store's over a duration.
+func drift(d time.Duration) time.Duration { return (d + DriftShare - 1) / DriftShare }
+
+// shortened is a duration of the store's, as a worker may rely on it at least.
+func shortened(d time.Duration) time.Duration { return d - drift(d) }
