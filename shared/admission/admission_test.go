@@ -1,0 +1,315 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+const (
+	second = instant.Instant(1_000_000)
+	milli  = instant.Instant(1_000)
+)
+
+func tenPerSecond() *policy.Limit {
+	return &policy.Limit{
+		Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: time.Second}},
+		Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
+	}
+}
+
+func one(k *admission.Key) admission.Input {
+	return admission.Input{Demands: []admission.Demand{{Key: k, Cost: 1}}}
+}
+
+// granted is the store's answer to one request that it admits, with so many left.
+func granted(units, remaining int64) wire.AskResult {
+	return wire.AskResult{
+		Lease: "lease", Units: units, Limit: 10, Window: time.Second, Remaining: remaining, Reset: time.Second,
+	}
+}
+
+func denied(denyFor, retryAfter time.Duration) wire.AskResult {
+	return wire.AskResult{
+		Limit: 10, Window: time.Second, Reset: time.Second,
+		Denied: true, Denial: wire.Denial{DenyFor: denyFor, RetryAfter: retryAfter},
+	}
+}
+
+func answer(sent, received instant.Instant, in admission.Input, results ...wire.AskResult) admission.Output {
+	return admission.NewAnswer(sent, received, in, results).Next()
+}
+
+func want(t *testing.T, what string, got admission.Output, verdict admission.Verdict, source admission.Source) {
+	t.Helper()
+	if got.Verdict != verdict || got.Source != source {
+		t.Fatalf("%s: verdict %d from %q, want %d from %q", what, got.Verdict, got.Source, verdict, source)
+	}
+}
+
+func TestNothingIsKnownAtFirst(t *testing.T) {
+	want(t, "no limit", admission.Step(0, admission.Input{}), admission.Admit, admission.FromPolicy)
+	want(t, "a new key", admission.Step(0, one(admission.NewKey(tenPerSecond()))), admission.Ask, 0)
+}
+
+func TestStandingDenialEndsWithTheStores(t *testing.T) {
+	k := admission.NewKey(tenPerSecond())
+	// The store executed somewhere between 100 ms and 140 ms, and denies for 500 ms.
+	out := answer(100*milli, 140*milli, one(k), denied(500*time.Millisecond, 500*time.Millisecond))
+	want(t, "the store's denial", out, admission.Deny, admission.FromStore)
+	if out.RetryAfter != 500*time.Millisecond {
+		t.Errorf("RetryAfter %v, want the store's 500 ms", out.RetryAfter)
+	}
+	for _, step := range []struct {
+		at      instant.Instant
+		verdict admission.Verdict
+		retry   time.Duration
+	}{
+		{at: 141 * milli, verdict: admission.Deny, retry: 499 * time.Millisecond}, // until 640 ms: counted from the receipt
+		{at: 599*milli + 499, verdict: admission.Deny, retry: 40501 * time.Microsecond},
+		{at: 599*milli + 500, verdict: admission.Ask}, // from the sending, less 1/1000 for a fast clock
+		{at: 640 * milli, verdict: admission.Ask},
+	} {
+		out := admission.Step(step.at, one(k))
+		if out.Verdict != step.verdict || out.RetryAfter != step.retry {
+			t.Errorf("at %d: verdict %d, retry after %v, want %d, %v", step.at, out.Verdict, out.RetryAfter, step.verdict, step.retry)
+		}
+	}
+}
+
+func TestADenialBindsOnlyWhatCostsAsMuch(t *testing.T) {
+	l := tenPerSecond()
+	l.Rates[0].Units = 100
+	k := admission.NewKey(l)
+	five := admission.Input{Demands: []admission.Demand{{Key: k, Cost: 5}}}
+	answer(0, 0, five, denied(time.Second/2, time.Second/2))
+	want(t, "as dear", admission.Step(milli, five), admission.Deny, admission.FromDenial)
+	want(t, "cheaper", admission.Step(milli, one(k)), admission.Ask, 0)
+	answer(milli, milli, one(k), granted(1, 3))
+	want(t, "as dear, after a cheaper one passed", admission.Step(2*milli, five), admission.Deny, admission.FromDenial)
+	answer(2*milli, 2*milli, five, granted(5, 0))
+	want(t, "as dear, after one as dear passed", admission.Step(3*milli, five), admission.Ask, 0)
+}
+
+func TestEveryLocalDenialIsAskedAgainWithinFiveSeconds(t *testing.T) {
+	l := tenPerSecond()
+	l.Rates[0].Window = time.Hour
+	k := admission.NewKey(l)
+	answer(0, 0, one(k), denied(time.Hour, time.Hour))
+	want(t, "before 5 s", admission.Step(5*second-1, one(k)), admission.Deny, admission.FromDenial)
+	want(t, "at 5 s", admission.Step(5*second, one(k)), admission.Ask, 0)
+
+	full := admission.NewKey(l)
+	a := admission.NewAnswer(0, 0, one(full), []wire.AskResult{granted(10, 0)})
+	for range 10 {
+		want(t, "one of ten", a.Next(), admission.Admit, admission.FromStore)
+	}
+	want(t, "full, before 5 s", admission.Step(5*second-1, one(full)), admission.Deny, admission.FromLog)
+	want(t, "full, at 5 s", admission.Step(5*second, one(full)), admission.Ask, 0)
+}
+
+func TestOwnLogDenies(t *testing.T) {
+	k := admission.NewKey(tenPerSecond())
+	a := admission.NewAnswer(100*milli, 130*milli, one(k), []wire.AskResult{granted(10, 0)})
+	for i := range 10 {
+		out := a.Next()
+		want(t, "a granted one", out, admission.Admit, admission.FromStore)
+		if left := int64(9 - i); out.Remaining != left {
+			t.Errorf("remaining %d after %d, want %d", out.Remaining, i+1, left)
+		}
+	}
+	want(t, "one more than granted", a.Next(), admission.Deny, admission.FromStore)
+	want(t, "while its own ten fill the window", admission.Step(1099*milli-1, one(k)), admission.Deny, admission.FromLog)
+	want(t, "when they may have left it", admission.Step(1099*milli, one(k)), admission.Ask, 0)
+}
+
+func TestWhatCostsMoreThanTheLimit(t *testing.T) {
+	k := admission.NewKey(tenPerSecond())
+	out := admission.Step(0, admission.Input{Demands: []admission.Demand{{Key: k, Cost: 11}}})
+	want(t, "cost 11 under 10/s", out, admission.Deny, admission.FromPolicy)
+	if !out.Never || out.RetryAfter != 0 || out.Remaining != 10 {
+		t.Errorf("%+v, want never, no wait, 10 remaining", out)
+	}
+}
+
+func TestSeveralLimitsAreAllOrNothing(t *testing.T) {
+	a, b := admission.NewKey(tenPerSecond()), admission.NewKey(tenPerSecond())
+	in := admission.Input{Demands: []admission.Demand{{Key: a, Cost: 1}, {Key: b, Cost: 2}}}
+	// Two requests asked; the store had units for one of them, and the second limit denies the other.
+	partial := granted(2, 1)
+	partial.Denied, partial.Denial = true, wire.Denial{DenyFor: time.Second / 2, RetryAfter: time.Second / 2}
+	answer := admission.NewAnswer(0, 0, in, []wire.AskResult{granted(1, 9), partial})
+	first := answer.Next()
+	want(t, "the first", first, admission.Admit, admission.FromStore)
+	if first.Demand != 1 || first.Remaining != 1 {
+		t.Errorf("reports demand %d with %d left, want the scarcer: 1 with 1", first.Demand, first.Remaining)
+	}
+	second := answer.Next()
+	want(t, "the second", second, admission.Deny, admission.FromStore)
+	if second.Demand != 1 || second.RetryAfter != 500*time.Millisecond {
+		t.Errorf("reports demand %d after %v, want the one that denies: 1 after 500 ms", second.Demand, second.RetryAfter)
+	}
+	if surplus := answer.Surplus(); len(surplus) != 0 {
+		t.Errorf("surplus %v, want none", surplus)
+	}
+
+	// One limit denies outright, the other was rolled back: denied, by the one that denies, and nothing is spent.
+	out := admission.NewAnswer(0, 0, in, []wire.AskResult{{}, denied(time.Second, time.Second)}).Next()
+	want(t, "denied outright", out, admission.Deny, admission.FromStore)
+	if out.Demand != 1 {
+		t.Errorf("reports demand %d, want the one that denies", out.Demand)
+	}
+}
+
+func TestGarbageNeverAdmits(t *testing.T) {
+	deny := tenPerSecond()
+	deny.OnUnavailable = limit.Deny
+	for name, results := range map[string][]wire.AskResult{
+		"neither units nor denial":         {{}, {}},
+		"a denial, and no units elsewhere": {{Units: 5, Denied: true}, {}},
+		"fewer units than the cost":        {{Units: 1, Lease: "x"}, {Units: 1, Lease: "y"}},
+		"negative units":                   {{Units: 1}, {Units: -5}},
+		"an ask the service calls invalid": {{Units: 1}, {Problem: wire.InvalidAsk}},
+	} {
+		in := admission.Input{Demands: []admission.Demand{
+			{Key: admission.NewKey(deny), Cost: 1}, {Key: admission.NewKey(deny), Cost: 2},
+		}}
+		if out := admission.NewAnswer(0, 0, in, results).Next(); out.Verdict != admission.Deny {
+			t.Errorf("%s: verdict %d, want a denial", name, out.Verdict)
+		}
+	}
+}
+
+func TestSurplusIsGivenBackAndEndsTheDenial(t *testing.T) {
+	k := admission.NewKey(tenPerSecond())
+	last := granted(2, 0)
+	last.Denied, last.Denial = true, wire.Denial{DenyFor: time.Second / 2, RetryAfter: time.Second / 2}
+	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{last})
+	want(t, "the one that stayed", a.Next(), admission.Admit, admission.FromStore)
+	surplus := a.Surplus() // the second client has left
+	if len(surplus) != 1 || surplus[0] != (admission.Surplus{Demand: 0, Lease: "lease", Unused: 1}) {
+		t.Fatalf("surplus %v, want one unit of the lease", surplus)
+	}
+	if again := a.Surplus(); len(again) != 0 {
+		t.Errorf("surplus %v a second time, want none", again)
+	}
+	want(t, "the next one", admission.Step(milli, one(k)), admission.Ask, 0)
+}
+
+func TestWhileTheServiceIsAway(t *testing.T) {
+	for _, c := range []struct {
+		choice        limit.Unavailable
+		workers, rank uint32
+		admitted      int // how many of 20 are admitted at once
+	}{
+		{choice: limit.Local, admitted: 10},
+		{choice: limit.Local, workers: 4, rank: 1, admitted: 3},
+		{choice: limit.Local, workers: 4, rank: 2, admitted: 2},
+		{choice: limit.Local, workers: 64, rank: 63, admitted: 0},
+		{choice: limit.Allow, workers: 4, admitted: 20},
+		{choice: limit.Deny, workers: 4, admitted: 0},
+	} {
+		l := tenPerSecond()
+		l.OnUnavailable = c.choice
+		in := one(admission.NewKey(l))
+		in.Away, in.Workers, in.Rank = true, c.workers, c.rank
+		admitted := 0
+		for i := range 20 {
+			out := admission.Step(instant.Instant(i), in)
+			if out.Source != admission.FromFallback {
+				t.Fatalf("%v: source %q, want a fallback", c.choice, out.Source)
+			}
+			if out.Verdict == admission.Admit {
+				admitted++
+			}
+			if out.Unavailable != (c.choice == limit.Deny) {
+				t.Errorf("%v: unavailable is %v", c.choice, out.Unavailable)
+			}
+		}
+		if admitted != c.admitted {
+			t.Errorf("%v, worker %d of %d: %d of 20 admitted, want %d", c.choice, c.rank, c.workers, admitted, c.admitted)
+		}
+	}
+}
+
+func TestAStoresProblemIsAFallbackForItsLimitAlone(t *testing.T) {
+	allow := tenPerSecond()
+	allow.OnUnavailable = limit.Allow
+	in := admission.Input{Demands: []admission.Demand{
+		{Key: admission.NewKey(tenPerSecond()), Cost: 1}, {Key: admission.NewKey(allow), Cost: 1},
+	}}
+	problem := wire.AskResult{Problem: wire.StoreProblem}
+	want(t, "the other limit grants",
+		answer(0, 0, in, granted(1, 9), problem), admission.Admit, admission.FromFallback)
+	want(t, "the other limit denies",
+		answer(0, 0, in, denied(time.Second, time.Second), problem), admission.Deny, admission.FromStore)
+	want(t, "a limit that the service does not know",
+		answer(0, 0, in, granted(1, 9), wire.AskResult{Problem: wire.UnknownLimit}), admission.Admit, admission.FromStore)
+}
+
+func TestSharesAddUp(t *testing.T) {
+	for _, units := range []int64{0, 1, 7, 100, 1_000_003} {
+		for _, workers := range []uint32{1, 2, 3, 64, 1000} {
+			sum := int64(0)
+			for rank := range workers {
+				sum += admission.Share(units, workers, rank)
+			}
+			if sum != units {
+				t.Errorf("the shares of %d among %d add up to %d", units, workers, sum)
+			}
+		}
+	}
+}
+
+func TestAChangedLimitKeepsItsCounts(t *testing.T) {
+	k := admission.NewKey(tenPerSecond())
+	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{granted(10, 0)})
+	for range 10 {
+		a.Next()
+	}
+	raised := tenPerSecond()
+	raised.Rates = []limit.Rate{{Units: 20, Window: time.Second}}
+	k.SetLimit(raised)
+	want(t, "just raised", admission.Step(milli, one(k)), admission.Ask, 0)
+	answer(milli, milli, one(k), granted(1, 9))
+	lowered := tenPerSecond()
+	lowered.Rates = []limit.Rate{{Units: 5, Window: time.Second}, {Units: 100, Window: time.Minute}}
+	k.SetLimit(lowered)
+	in := one(k)
+	in.Away = true
+	want(t, "lowered below what was spent", admission.Step(2*milli, in), admission.Deny, admission.FromFallback)
+}
+
+func BenchmarkStepStandingDenial(b *testing.B) {
+	k := admission.NewKey(tenPerSecond())
+	in := one(k)
+	answer(0, 0, in, denied(4*time.Second, 4*time.Second))
+	b.ReportAllocs()
+	for b.Loop() {
+		if admission.Step(milli, in).Verdict != admission.Deny {
+			b.Fatal("not denied")
+		}
+	}
+}
+
+func BenchmarkStepOwnLog(b *testing.B) {
+	l := tenPerSecond()
+	l.Rates[0].Units = 1000
+	k := admission.NewKey(l)
+	in := one(k)
+	a := admission.NewAnswer(0, 0, in, []wire.AskResult{granted(1000, 0)})
+	for range 1000 {
+		a.Next()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if admission.Step(milli, in).Verdict != admission.Deny {
+			b.Fatal("not denied")
+		}
+	}
+}
