@@ -71,8 +71,8 @@ func TestStandingDenialEndsWithTheStores(t *testing.T) {
 		retry   time.Duration
 	}{
 		{at: 141 * milli, verdict: admission.Deny, retry: 499 * time.Millisecond}, // until 640 ms: counted from the receipt
-		{at: 599*milli + 499, verdict: admission.Deny, retry: 40501 * time.Microsecond},
-		{at: 599*milli + 500, verdict: admission.Ask}, // from the sending, less 1/1000 for a fast clock
+		{at: 599*milli + 498, verdict: admission.Deny, retry: 40502 * time.Microsecond},
+		{at: 599*milli + 499, verdict: admission.Ask}, // from the sending, less 1/1000 for a fast clock
 		{at: 640 * milli, verdict: admission.Ask},
 	} {
 		out := admission.Step(step.at, one(k))
@@ -124,8 +124,8 @@ func TestOwnLogDenies(t *testing.T) {
 		}
 	}
 	want(t, "one more than granted", a.Next(), admission.Deny, admission.FromStore)
-	want(t, "while its own ten fill the window", admission.Step(1099*milli-1, one(k)), admission.Deny, admission.FromLog)
-	want(t, "when they may have left it", admission.Step(1099*milli, one(k)), admission.Ask, 0)
+	want(t, "while its own ten fill the window", admission.Step(1099*milli-2, one(k)), admission.Deny, admission.FromLog)
+	want(t, "when they may have left it", admission.Step(1099*milli-1, one(k)), admission.Ask, 0)
 }
 
 func TestWhatCostsMoreThanTheLimit(t *testing.T) {

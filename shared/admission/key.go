@@ -4,15 +4,12 @@ import (
 	"time"
 
 	"sluice/shared/instant"
+	"sluice/shared/lease"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
 	"sluice/shared/slidinglog"
 	"sluice/shared/wire"
 )
-
-// DriftShare is the inverse of ρ, the largest error of a worker's clock rate against the store's: a worker shortens what
-// it may rely on by 1/DriftShare.
-const DriftShare = 1000
 
 // ReaskAfter bounds how long a local denial stands on what the store once said: a key may be reset and a limit raised.
 const ReaskAfter = 5 * time.Second
@@ -96,7 +93,7 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 	// The store denies from its execution on, which is not before the call was sent: counted from there, and by a slow
 	// clock, the denial never outlasts the store's. The client's wait is counted from the later side for the same reason.
 	next := denial{
-		until:   sent.Add(min(shortened(result.Denial.DenyFor), ReaskAfter)),
+		until:   sent.Add(min(lease.AtLeast(result.Denial.DenyFor), ReaskAfter)),
 		cost:    cost,
 		retryAt: received.Add(result.Denial.RetryAfter),
 		never:   result.Denial.Never,
@@ -124,7 +121,7 @@ func (k *Key) loggedOut(now instant.Instant, cost int64) int {
 		return -1
 	}
 	for i, rate := range k.limit.Rates {
-		if k.logs[i].AtLeast(now, drift(rate.Window)) > rate.Units-cost {
+		if k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-cost {
 			return i
 		}
 	}
@@ -140,9 +137,3 @@ func (k *Key) tooLarge(cost int64) int {
 	}
 	return -1
 }
-
-// drift is how far a worker's clock may be off the store's over a duration.
-func drift(d time.Duration) time.Duration { return (d + DriftShare - 1) / DriftShare }
-
-// shortened is a duration of the store's, as a worker may rely on it at least.
-func shortened(d time.Duration) time.Duration { return d - drift(d) }
