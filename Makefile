@@ -81,7 +81,8 @@ test-race: $(GOTESTSUM) ## the race detector over the service, the only place wi
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@found=0; for package in $$(go list $(PACKAGES)); do \
-		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+		listed="$$(go test -list '^Fuzz' "$$package")"; \
+		for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
 			found=1; echo "--- $$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime '$(FUZZTIME)' "$$package"; \
 		done; \
