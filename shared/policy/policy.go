@@ -12,8 +12,14 @@ const (
 	MaxLimits     = 16_384
 	MaxKeyParts   = 8
 	MaxMethods    = 32
-	// MaxNameLength bounds the domain's, identities' and limits' names, in bytes.
+	// MaxNameLength bounds the domain's, identities', limits' and headers' names and the version, in bytes.
 	MaxNameLength = 128
+	// MaxPathLength bounds a path to match, in bytes.
+	MaxPathLength = 1024
+	// MaxMethodLength bounds a method's name, in bytes.
+	MaxMethodLength = 32
+	// MaxTrustedHops bounds how far from the right of X-Forwarded-For an address is read.
+	MaxTrustedHops = 64
 )
 
 // Policy is one version of everything that is limited. It is read-only once made: many requests share it.
@@ -41,7 +47,8 @@ type Identity struct {
 	Source Source
 	// Header is the header's name in lower case, for FromHeader.
 	Header string
-	// TrustedHops, for FromAddress: 0 takes the peer's address, n > 0 the n-th entry from the right of X-Forwarded-For.
+	// TrustedHops, for FromAddress: 0 takes the peer's address, n > 0 the n-th entry from the right of X-Forwarded-For, or
+	// the peer's where there is no such entry or it is no address. Up to MaxTrustedHops.
 	TrustedHops uint32
 }
 
@@ -49,8 +56,10 @@ type Identity struct {
 type Limit struct {
 	Name  string
 	Match Match
-	// Key holds indices into Policy.Identities; a request that lacks one of them is not under this limit.
-	Key           []uint32
+	// Key holds indices into Policy.Identities; a request that lacks one of them is not under this limit. Without any, all
+	// requests share one count.
+	Key []uint32
+	// Rates hold all at once; there is at least one, each with another window.
 	Rates         []limit.Rate
 	Algorithm     limit.Algorithm
 	Mode          limit.Mode
@@ -58,7 +67,14 @@ type Limit struct {
 }
 
 // Match is what a request has to be for a limit to bind it; an empty field matches everything.
+//
+// Paths are compared byte by byte, without the query, as the proxy shows them: it is the proxy that decodes, resolves
+// dots and merges slashes (Envoy's normalize_path and merge_slashes), before anything matches.
 type Match struct {
-	PathExact, PathPrefix string
-	Methods               []string
+	PathExact string
+	// PathPrefix matches whole segments, as Kubernetes' Gateway API and Envoy's path_separated_prefix have it: /v1/reports
+	// matches /v1/reports, /v1/reports/ and /v1/reports/7, but not /v1/reportsX. A slash at its end changes nothing.
+	PathPrefix string
+	// Methods are compared case by case, as HTTP does (RFC 9110, 9.1).
+	Methods []string
 }

@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// sourceAddress is the proxy's attribute with the peer's address: "192.0.2.1:40000", "[2001:db8::1]:40000", or what a
+// Unix socket is called. It is passed on as it is, and never changed.
+var sourceAddress = []string{"source", "address"}
+
+// clientAddress reads the client's address in its canonical form, without a port or a zone; an IPv4 address within IPv6
+// is given as IPv4.
+//
+// With hops, an entry of X-Forwarded-For that is missing, or no address, was not written by the proxies that are trusted;
+// the peer's address is taken then. It holds back all that comes through this peer together, where the alternative would
+// leave the choice of a key, or of none, to the client.
+func clientAddress(r Request, hops uint32) (string, bool) {
+	if hops > 0 {
+		if forwarded, ok := r.Header("x-forwarded-for"); ok {
+			if address, ok := canonicalAddress(entryFromRight(forwarded, hops)); ok {
+				return address, true
+			}
+		}
+	}
+	peer, ok := r.Property(sourceAddress...)
+	if !ok {
+		return "", false
+	}
+	if address, ok := canonicalAddress(peer); ok {
+		return address, true
+	}
+	// A Unix socket. Its clients have no name as a rule, so all of them share one key.
+	return peer, true
+}
+
+// entryFromRight gives the n-th of a list of entries between commas, counted from the right from 1; empty where there are
+// fewer.
+func entryFromRight(list string, n uint32) string {
+	for ; n > 1; n-- {
+		comma := strings.LastIndexByte(list, ',')
+		if comma < 0 {
+			return ""
+		}
+		list = list[:comma]
+	}
+	return strings.Trim(list[strings.LastIndexByte(list, ',')+1:], " \t")
+}
+
+// canonicalAddress reads an IP address with or without a port: "192.0.2.1", "192.0.2.1:80", "2001:db8::1",
+// "[2001:db8::1]", "[2001:db8::1]:80". Text that is canonical already is given back without a copy.
+func canonicalAddress(text string) (string, bool) {
+	// The longest is "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255%zone]:65535"; a hostile one is not worth reading.
+	const longest = 128
+	if text == "" || len(text) > longest {
+		return "", false
+	}
+	host := text
+	switch {
+	case text[0] == '[':
+		end := strings.IndexByte(text, ']')
+		if end < 0 || !isPort(text[end+1:]) || strings.IndexByte(text[:end], ':') < 0 {
+			return "", false
+		}
+		host = text[1:end]
+	case strings.Count(text, ":") == 1:
+		colon := strings.IndexByte(text, ':')
+		if !isPort(text[colon:]) {
+			return "", false
+		}
+		host = text[:colon]
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return "", false
+	}
+	var room [64]byte
+	canonical := address.WithZone("").Unmap().AppendTo(room[:0])
+	if string(canonical) == host {
+		return host, true
+	}
+	return string(canonical), true
+}
+
+// isPort says whether text is empty, or a colon and up to five digits.
+func isPort(text string) bool {
+	if text == "" {
+		return true
+	}
+	if text[0] != ':' || len(text) == 1 || len(text) > 6 {
+		return false
+	}
+	for _, c := range text[1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,132 @@
+package policy
+
+import "strings"
+
+// Request is what a policy reads of a request.
+type Request interface {
+	// Header reads a header by its name in lower case; ":method", ":path" and ":authority" are headers. Of several fields
+	// of one name, the values joined by commas. False where there is none.
+	Header(name string) (string, bool)
+	// Property reads an attribute of the proxy's by its path, such as "source", "address"; false where there is none.
+	Property(path ...string) (string, bool)
+}
+
+// Bound is a limit that a request is under.
+type Bound struct {
+	// Limit is an index into Policy.Limits.
+	Limit int
+	// Key tells the callers of this limit apart: the identities' values, each as EscapeValue has it, joined by slashes.
+	// Valid as long as the strings of the request are.
+	Key string
+}
+
+// Bind appends the limits that a request is under to dst, in the policy's order. Every identity is read at most once, and
+// only if a limit that matches needs it.
+func (p *Policy) Bind(r Request, dst []Bound) []Bound {
+	// Enough for most policies; an array for MaxIdentities would have to be cleared for every request.
+	var room [32]value
+	b := binding{policy: p, request: r, values: room[:]}
+	if len(p.Identities) > len(room) {
+		b.values = make([]value, len(p.Identities))
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if !b.matches(&l.Match) {
+			continue
+		}
+		if key, ok := b.key(l.Key); ok {
+			dst = append(dst, Bound{Limit: i, Key: key})
+		}
+	}
+	return dst
+}
+
+// value is what is known of an identity's value.
+type value struct {
+	escaped       string
+	read, present bool
+}
+
+// binding is one request on its way through the limits.
+type binding struct {
+	policy  *Policy
+	request Request
+	values  []value
+
+	path, method         string
+	hasPath, hasMethod   bool
+	pathRead, methodRead bool
+}
+
+func (b *binding) matches(m *Match) bool {
+	return b.matchesMethod(m.Methods) && (m.PathExact == "" || b.readPath() && b.path == m.PathExact) &&
+		(m.PathPrefix == "" || b.readPath() && hasPathPrefix(b.path, m.PathPrefix))
+}
+
+func (b *binding) matchesMethod(methods []string) bool {
+	if len(methods) == 0 {
+		return true
+	}
+	if !b.methodRead {
+		b.method, b.hasMethod = b.request.Header(":method")
+		b.methodRead = true
+	}
+	if !b.hasMethod {
+		return false
+	}
+	for _, m := range methods {
+		if m == b.method {
+			return true
+		}
+	}
+	return false
+}
+
+// readPath reads the path, without its query, once. False where the request has none, as with CONNECT.
+func (b *binding) readPath() bool {
+	if !b.pathRead {
+		b.path, b.hasPath = b.request.Header(":path")
+		if end := strings.IndexAny(b.path, "?#"); end >= 0 {
+			b.path = b.path[:end]
+		}
+		b.pathRead = true
+	}
+	return b.hasPath
+}
+
+// hasPathPrefix says whether path begins with all segments of prefix.
+func hasPathPrefix(path, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
+}
+
+// key makes a limit's key; false where the request lacks one of its identities.
+func (b *binding) key(identities []uint32) (string, bool) {
+	var parts [MaxKeyParts]string
+	for i, identity := range identities {
+		v := &b.values[identity]
+		if !v.read {
+			b.read(identity, v)
+		}
+		if !v.present {
+			return "", false
+		}
+		parts[i] = v.escaped
+	}
+	return joinKey(parts[:len(identities)]), true
+}
+
+func (b *binding) read(identity uint32, v *value) {
+	id := &b.policy.Identities[identity]
+	var text string
+	switch id.Source {
+	case FromHeader:
+		text, v.present = b.request.Header(id.Header)
+	case FromAddress:
+		text, v.present = clientAddress(b.request, id.TrustedHops)
+	}
+	if v.present {
+		v.escaped = EscapeValue(text)
+	}
+	v.read = true
+}
