@@ -5,7 +5,7 @@
 //	               → Ask → … → Answer.Next   decided by the store's answer, or by Step with Away set
 //
 // In strict mode every admission is the store's (or a fallback's, which says so); only denials are local, and never when
-// the store would admit.
+// the store would admit. In lease mode an admission may also spend a unit that the store has granted ahead.
 package admission
 
 import (
@@ -50,6 +50,8 @@ type Source uint8
 const (
 	// FromPolicy: no limit binds the request, or it costs more than one of them holds at all.
 	FromPolicy Source = iota + 1
+	// FromLease: a leased unit that the worker held.
+	FromLease
 	// FromStore: the store's answer to a call made for this request.
 	FromStore
 	// FromDenial: an earlier denial of the store's that still stands.
@@ -65,6 +67,8 @@ func (s Source) String() string {
 	switch s {
 	case FromPolicy:
 		return "policy"
+	case FromLease:
+		return "lease"
 	case FromStore:
 		return "store"
 	case FromDenial:
@@ -98,30 +102,58 @@ type Output struct {
 // unavailableRetry is what a client is told to wait where a limit denies while the service is away.
 const unavailableRetry = time.Second
 
-// Step decides a request at an instant of the worker's monotonic clock. An admission has been noted in the keys' logs; a
-// denial charges nothing.
+// Step decides a request at an instant of the worker's monotonic clock. An admission has been spent and noted in the keys'
+// logs; a denial charges nothing.
 func Step(now instant.Instant, in Input) Output {
-	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
-	for i := range in.Demands {
-		if denied, is := in.Demands[i].deny(now); is {
+	if len(in.Demands) == 0 {
+		return Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
+	}
+	out := Output{Verdict: Admit, Demand: -1}
+	lacking := false
+	for i, d := range in.Demands {
+		d.Key.demand.add(now, d.Cost)
+		if !d.Lacks(now) {
+			continue
+		}
+		lacking = true
+		if denied, is := d.deny(now); is {
 			denied.Demand = i
 			out = worse(out, denied)
 		}
 	}
-	if out.Verdict == Deny || len(in.Demands) == 0 {
+	switch {
+	case out.Verdict == Deny:
 		return out
-	}
-	if !in.Away {
+	case lacking && !in.Away:
 		return Output{Verdict: Ask, Demand: -1}
 	}
-	for i := range in.Demands {
-		decided := in.Demands[i].fallBack(now, in.Workers, in.Rank)
-		decided.Demand = i
-		out = worse(out, decided)
+	return spend(now, in)
+}
+
+// spend decides a request without the store: from the leases in hand, and by on_unavailable where they do not hold enough.
+func spend(now instant.Instant, in Input) Output {
+	out := Output{Verdict: Admit, Demand: -1}
+	source := FromLease
+	for i, d := range in.Demands {
+		one := d.Key.report(now)
+		one.Verdict, one.Source = Admit, FromLease
+		one.Remaining += d.Key.free(now) - d.Cost
+		if d.Lacks(now) {
+			one = d.fallBack(now, in.Workers, in.Rank)
+			source = FromFallback
+		}
+		one.Demand = i
+		out = worse(out, one)
 	}
-	if out.Verdict == Admit {
-		for _, d := range in.Demands {
+	if out.Verdict != Admit {
+		return out
+	}
+	out.Source = source
+	for _, d := range in.Demands {
+		if d.Lacks(now) {
 			d.Key.spend(now, d.Cost)
+		} else {
+			d.Key.spendLeased(now, d.Cost)
 		}
 	}
 	return out
@@ -135,6 +167,11 @@ func (d Demand) deny(now instant.Instant) (Output, bool) {
 			Verdict: Deny, Source: FromPolicy, Rate: k.limit.Rates[i], Never: true,
 			Remaining: max(0, k.limit.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
 		}, true
+	}
+	if in, is := k.startsIn(now, d.Cost); is {
+		out := k.report(now)
+		out.Verdict, out.Source, out.Remaining, out.RetryAfter = Deny, FromLease, 0, in
+		return out, true
 	}
 	if k.standing(now, d.Cost) {
 		out := k.report(now)
@@ -199,15 +236,14 @@ func Share(units int64, workers, rank uint32) int64 {
 	return share
 }
 
-// worse gives of two verdicts the one that the client is told: a denial before an admission; of denials the one that is
+// worse gives of two verdicts the one that stands: a denial before an ask, an ask before an admission; of denials the one that is
 // for ever, else the longer wait; of admissions the smaller remaining share. The first where equal.
 func worse(a, b Output) Output {
 	switch {
-	case a.Verdict != b.Verdict:
-		if b.Verdict == Deny {
-			return b
-		}
+	case a.Verdict == Deny && b.Verdict != Deny || a.Verdict == Ask && b.Verdict == Admit:
 		return a
+	case a.Verdict != b.Verdict:
+		return b
 	case a.Verdict == Deny:
 		if !a.Never && (b.Never || b.RetryAfter > a.RetryAfter) {
 			return b

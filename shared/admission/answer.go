@@ -2,8 +2,13 @@ package admission
 
 import (
 	"sluice/shared/instant"
+	"sluice/shared/lease"
 	"sluice/shared/wire"
 )
+
+// NotAsked is the problem of a demand that the call did not ask for, since the leases in hand seemed to hold enough. It
+// never stands on the wire.
+const NotAsked wire.Problem = 255
 
 // Answer spends what the store granted to a group of paused requests, which all need the same of the same keys.
 type Answer struct {
@@ -24,7 +29,8 @@ type Surplus struct {
 }
 
 // NewAnswer takes the store's answer to a call that was sent and received at instants of the worker's monotonic clock:
-// one result for each of the input's demands. What the store said of the keys stands from now on.
+// one result for each of the input's demands, with the problem NotAsked for those that the leases in hand seemed to hold
+// enough for. Leases among what was granted are held by their keys, for later requests too. What the store said of the keys stands from now on.
 func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResult) *Answer {
 	a := &Answer{sent: sent, received: received, in: in, results: results, left: make([]int64, len(results))}
 	for i := range results {
@@ -32,7 +38,12 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 		if result.Problem == wire.NoProblem && (result.Units > 0 || result.Denied) {
 			in.Demands[i].Key.hear(sent, received, in.Demands[i].Cost, result)
 		}
-		a.left[i] = max(0, result.Units)
+		key := in.Demands[i].Key
+		if result.EndIn > 0 && result.Units > 0 && result.Problem == wire.NoProblem {
+			key.hold(lease.New(result.Lease, result.Units, sent, received, result.StartIn, result.EndIn), received)
+		} else {
+			a.left[i] = max(0, result.Units)
+		}
 		a.denied = a.denied || result.Problem == wire.NoProblem && result.Denied
 	}
 	return a
@@ -40,7 +51,7 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 
 // Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not
 // passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing is spent for
-// a request that any demand denies.
+// a request that any demand denies. Ask: a lease that should have served it is gone, and it has to be asked for anew.
 func (a *Answer) Next() Output {
 	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
 	for i := range a.in.Demands {
@@ -65,10 +76,12 @@ func (a *Answer) spend() {
 	for i, d := range a.in.Demands {
 		switch {
 		case a.results[i].Problem == wire.UnknownLimit:
-		case a.answered(i):
+		case a.left[i] >= d.Cost:
 			a.left[i] -= d.Cost
 			// Logged when the call was sent: the store charged it later than that, so it counts there at least as long.
 			d.Key.spend(a.sent, d.Cost)
+		case !d.Lacks(a.received):
+			d.Key.spendLeased(a.received, d.Cost)
 		default:
 			d.Key.spend(a.received, d.Cost)
 		}
@@ -84,14 +97,26 @@ func (a *Answer) answered(i int) bool {
 
 func (a *Answer) decide(i int) Output {
 	d, result := a.in.Demands[i], &a.results[i]
-	if !a.answered(i) {
-		return d.fallBack(a.received, a.in.Workers, a.in.Rank)
-	}
 	out := d.Key.report(a.received)
 	out.Verdict, out.Source = Admit, FromStore
-	if a.left[i] >= d.Cost {
+	held := d.Key.free(a.received)
+	switch {
+	case a.left[i] >= d.Cost:
 		out.Remaining += a.left[i] - d.Cost
 		return out
+	case held >= d.Cost:
+		out.Remaining += held - d.Cost
+		if result.Problem == NotAsked {
+			out.Source = FromLease
+		}
+		return out
+	case result.Problem == NotAsked: // its lease has been spent or is over since the call was sent
+		return Output{Verdict: Ask}
+	case !a.answered(i):
+		return d.fallBack(a.received, a.in.Workers, a.in.Rank)
+	}
+	if denied, is := d.deny(a.received); is && denied.Source == FromLease {
+		return denied // units that may be spent later
 	}
 	// One that lacks units without a denial of its own denies too, with no wait to tell: the one that denies is reported.
 	out.Verdict = Deny

@@ -23,6 +23,13 @@ type Key struct {
 	heard    instant.Instant
 	hasHeard bool
 	denial   denial
+	// leases holds what the worker may spend of its own accord, now or later; at most MaxLeases.
+	leases []*lease.Lease
+	// retired holds leases that are over and not handed out by TakeRetired yet.
+	retired []lease.Retired
+	demand  demand
+	// ttl is how long the last lease could be spent; 0 before the first.
+	ttl time.Duration
 	// state is how the key stood when the store last answered.
 	state state
 }
@@ -67,6 +74,14 @@ func (k *Key) SetLimit(l *policy.Limit) {
 	}
 	k.denial = denial{}
 	k.hasHeard = false
+	window := l.Rates[0].Window
+	for _, rate := range l.Rates {
+		window = min(window, rate.Window)
+	}
+	k.demand.width = min(max(window/8, minDemandWidth), maxDemandWidth)
+	if l.Mode != limit.Lease {
+		k.GiveBack()
+	}
 }
 
 // spend notes units that this worker admitted.

@@ -1,0 +1,184 @@
+package admission
+
+import (
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/lease"
+	"sluice/shared/limit"
+)
+
+// MaxLeases bounds the leases of one key in a worker's hands: one that is spent, one that follows, and room for answers
+// that cross.
+const MaxLeases = 4
+
+// A worker's estimate of a key's demand looks back over one to two widths: an eighth of the shortest window, within these.
+const (
+	minDemandWidth = 20 * time.Millisecond
+	maxDemandWidth = time.Second
+)
+
+// leased says whether the key's units may come from leases.
+func (k *Key) leased() bool { return k.limit.Mode == limit.Lease }
+
+// free gives the units that may be spent of the worker's own accord.
+func (k *Key) free(now instant.Instant) (units int64) {
+	for _, l := range k.leases {
+		units += l.Free(now)
+	}
+	return units
+}
+
+// Lacks says whether the demand has to be asked for, because the leases in hand do not hold its cost.
+func (d Demand) Lacks(now instant.Instant) bool { return d.Key.free(now) < d.Cost }
+
+// spendLeased takes units out of the leases in hand, the one that ends first first. There are as many: see free.
+func (k *Key) spendLeased(now instant.Instant, units int64) {
+	for units > 0 {
+		var first *lease.Lease
+		for _, l := range k.leases {
+			if l.Free(now) > 0 && (first == nil || l.Until < first.Until) {
+				first = l
+			}
+		}
+		if first == nil {
+			return
+		}
+		took := first.Spend(now, units)
+		units -= took
+		k.spend(now, took)
+	}
+}
+
+// startsIn gives when a lease in hand starts that holds the cost; false where none is to come.
+func (k *Key) startsIn(now instant.Instant, cost int64) (time.Duration, bool) {
+	best, found := time.Duration(0), false
+	for _, l := range k.leases {
+		if l.From > now && l.Left() >= cost && !l.Over(now) {
+			if in := l.From.Sub(now); !found || in < best {
+				best, found = in, true
+			}
+		}
+	}
+	return best, found
+}
+
+// hold takes a lease into the worker's hands.
+func (k *Key) hold(l *lease.Lease, now instant.Instant) {
+	k.Tidy(now)
+	if len(k.leases) == MaxLeases { // the one that ends first makes room
+		first := 0
+		for i := range k.leases {
+			if k.leases[i].Until < k.leases[first].Until {
+				first = i
+			}
+		}
+		k.retire(first)
+	}
+	k.leases = append(k.leases, l)
+	k.ttl = max(0, l.Until.Sub(l.From))
+}
+
+// Tidy retires the leases that are over.
+func (k *Key) Tidy(now instant.Instant) {
+	for i := len(k.leases) - 1; i >= 0; i-- {
+		if k.leases[i].Over(now) {
+			k.retire(i)
+		}
+	}
+}
+
+// GiveBack retires every lease, spent or not: the worker stops, or the key is idle.
+func (k *Key) GiveBack() {
+	for i := len(k.leases) - 1; i >= 0; i-- {
+		k.retire(i)
+	}
+}
+
+func (k *Key) retire(i int) {
+	k.retired = append(k.retired, k.leases[i].Retire())
+	last := len(k.leases) - 1
+	k.leases[i] = k.leases[last]
+	k.leases[last] = nil
+	k.leases = k.leases[:last]
+}
+
+// Idle says that the key holds leases and nobody has asked for its units lately.
+func (k *Key) Idle(now instant.Instant) bool {
+	return len(k.leases) > 0 && k.demand.over(now, k.demand.width) == 0
+}
+
+// Leases gives how many leases the worker holds of the key.
+func (k *Key) Leases() int { return len(k.leases) }
+
+// TakeRetired hands out the leases that are over, each once: the caller reports them until that is acknowledged.
+func (k *Key) TakeRetired() []lease.Retired {
+	r := k.retired
+	k.retired = nil
+	return r
+}
+
+// Ahead gives how many units to ask for before any request needs them; 0 for none. Ahead of time is twice round, the time
+// from an ask to its answer and as much again: a lease that will be spent or over by then is followed by another one.
+func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
+	if !k.leased() || len(k.leases) == 0 || k.standing(now, 1) {
+		return 0
+	}
+	soon := now.Add(4 * round)
+	var units int64
+	for _, l := range k.leases {
+		if l.From > now {
+			return 0 // the next one is in hand
+		}
+		if l.Until > soon {
+			units += l.Left()
+		}
+	}
+	if units > k.demand.over(now, 4*round) {
+		return 0
+	}
+	return k.Expected(now)
+}
+
+// Expected gives how many units the worker expects to spend within the life of the next lease.
+func (k *Key) Expected(now instant.Instant) int64 {
+	ttl := k.ttl
+	if ttl == 0 {
+		ttl = k.limit.Rates[0].Window / 20
+	}
+	return k.demand.over(now, ttl)
+}
+
+// demand estimates how many units per time are asked for, whatever becomes of them, from two counters.
+type demand struct {
+	width time.Duration
+	// start is when the current counter began.
+	start             instant.Instant
+	current, previous int64
+}
+
+// add notes units asked for.
+func (d *demand) add(now instant.Instant, units int64) {
+	d.roll(now)
+	d.current += units
+}
+
+// over gives the units to expect within a duration.
+func (d *demand) over(now instant.Instant, span time.Duration) int64 {
+	d.roll(now)
+	into := now.Sub(d.start)
+	seen := float64(d.current) + float64(d.previous)*(1-float64(into)/float64(d.width))
+	return int64(seen*float64(span)/float64(d.width) + 0.5)
+}
+
+func (d *demand) roll(now instant.Instant) {
+	switch passed := now.Sub(d.start); {
+	case passed < d.width:
+	case passed < 2*d.width:
+		d.start = d.start.Add(d.width)
+		d.previous, d.current = d.current, 0
+	default:
+		d.start = now
+		d.previous, d.current = 0, 0
+	}
+}
