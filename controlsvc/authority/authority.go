@@ -1,0 +1,174 @@
+package authority
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+// Sentinels that callers decide by.
+var (
+	// ErrInvalid is wrapped by what Sync says of a request that makes no sense as a whole.
+	ErrInvalid = errors.New("invalid request")
+	// ErrNoPolicy says that no policy is in force yet.
+	ErrNoPolicy = errors.New("no policy is in force")
+)
+
+// Observer is told what was decided. Its methods are called by many goroutines at once and must not wait.
+type Observer interface {
+	// Decided counts requests that a limit of the policy admitted and denied, and those for which the store did not answer.
+	Decided(limit string, admitted, denied, unanswered int64)
+	// RolledBack counts grants that were taken back because another limit of the same requests denied.
+	RolledBack(grants int)
+	// Leaked counts charges that could not be taken back and are left to run out of their windows.
+	Leaked(charges int)
+}
+
+// Config says what an Authority stands on. Store and Now have to be set.
+type Config struct {
+	Store Store
+	// Now reads a clock that never steps back; only durations between its readings count.
+	Now func() instant.Instant
+	// Observer may be nil.
+	Observer Observer
+	// WorkerTTL is for how long a worker counts as connected after its last call; 0: DefaultWorkerTTL.
+	WorkerTTL time.Duration
+}
+
+// DefaultWorkerTTL is six times as long as a worker's local denial may stand before it asks again.
+const DefaultWorkerTTL = 30 * time.Second
+
+// Authority answers what workers ask, out of the store. Its methods may be called by many goroutines at once.
+type Authority struct {
+	config   Config
+	inForce  atomic.Pointer[ruleBook]
+	contests contests
+	debts    debts
+	shares   shares
+}
+
+// ruleBook is a policy with its limits by name.
+type ruleBook struct {
+	policy *policy.Policy
+	limits map[string]*policy.Limit
+}
+
+// New gives an authority without a policy; SetPolicy has to follow.
+func New(config Config) *Authority {
+	if config.WorkerTTL <= 0 {
+		config.WorkerTTL = DefaultWorkerTTL
+	}
+	if config.Observer == nil {
+		config.Observer = nobody{}
+	}
+	return &Authority{config: config}
+}
+
+type nobody struct{}
+
+func (nobody) Decided(string, int64, int64, int64) {}
+func (nobody) RolledBack(int)                      {}
+func (nobody) Leaked(int)                          {}
+
+// SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
+func (a *Authority) SetPolicy(p *policy.Policy) {
+	book := &ruleBook{policy: p, limits: make(map[string]*policy.Limit, len(p.Limits))}
+	for i := range p.Limits {
+		book.limits[p.Limits[i].Name] = &p.Limits[i]
+	}
+	a.inForce.Store(book)
+}
+
+// Policy gives the policy in force; nil where there is none yet.
+func (a *Authority) Policy() *policy.Policy {
+	if book := a.inForce.Load(); book != nil {
+		return book.policy
+	}
+	return nil
+}
+
+// Sync answers one call of a worker. What a part of it could not be done for is said in that part's result; the error is
+// for a call that makes no sense as a whole (ErrInvalid), or that comes too early (ErrNoPolicy). The deadline of the
+// context bounds the call.
+func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.SyncResponse, error) {
+	book := a.inForce.Load()
+	if book == nil {
+		return nil, ErrNoPolicy
+	}
+	if err := check(request); err != nil {
+		return nil, err
+	}
+	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
+	var reports, share sync.WaitGroup
+	if request.Active {
+		share.Go(func() {
+			response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)
+		})
+	}
+	// What is given back comes first, so that the asks of the same call find it.
+	if len(request.Settles) > 0 {
+		reports.Go(func() { response.Settled = a.settle(ctx, book, request.Settles) })
+	}
+	if len(request.Abandoned) > 0 {
+		reports.Go(func() { response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned) })
+	}
+	if len(request.Records) > 0 {
+		reports.Go(func() { response.Recorded = a.record(ctx, book, request.WorkerID, request.Records) })
+	}
+	reports.Wait()
+	if len(request.Asks) > 0 {
+		response.Results = a.answer(ctx, book, request)
+	}
+	share.Wait()
+	return response, nil
+}
+
+func check(request *wire.SyncRequest) error {
+	keysPerCall := 0
+	for i := range request.Abandoned {
+		keysPerCall = max(keysPerCall, len(request.Abandoned[i].Keys))
+	}
+	switch {
+	case request.WorkerID == 0:
+		return fmt.Errorf("%w: worker_id is 0; want the random id of the worker's life", ErrInvalid)
+	case request.CallID == 0:
+		return fmt.Errorf("%w: call_id is 0; want the worker's calls counted from 1", ErrInvalid)
+	}
+	for _, list := range []struct {
+		name      string
+		len, most int
+	}{
+		{"asks", len(request.Asks), wire.MaxAsks},
+		{"settles", len(request.Settles), wire.MaxSettles},
+		{"abandoned", len(request.Abandoned), wire.MaxAbandoned},
+		{"keys of an abandoned call", keysPerCall, wire.MaxKeysPerCall},
+		{"records", len(request.Records), wire.MaxRecords},
+	} {
+		if list.len > list.most {
+			return fmt.Errorf("%w: %d %s; want at most %d", ErrInvalid, list.len, list.name, list.most)
+		}
+	}
+	return nil
+}
+
+// callName names a worker's call; every Reserve.Call of it begins with it and a dot.
+func callName(worker, call uint64) string {
+	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
+}
+
+// key gives the key as the store knows it; false where the policy has no such limit.
+func (b *ruleBook) key(ref wire.KeyRef) (Key, *policy.Limit, bool) {
+	l, found := b.limits[ref.Limit]
+	if !found {
+		return Key{}, nil, false
+	}
+	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ref.Key), Algorithm: l.Algorithm, Rates: l.Rates}, l, true
+}

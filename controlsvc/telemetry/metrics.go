@@ -1,0 +1,163 @@
+// Package telemetry says what the service does: Prometheus metrics, and logs as lines of JSON.
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+
+	"sluice/shared/policy"
+)
+
+// maxLimitLabels bounds the limits whose decisions are counted by name, over all policies of a process's life; those
+// beyond are counted together, as otherLimits.
+const (
+	maxLimitLabels = policy.MaxLimits
+	otherLimits    = "(other)"
+)
+
+// Metrics counts what the service does, in a registry of its own. It is what the authority and the server observe with.
+// No identity of a caller is ever in a label.
+type Metrics struct {
+	registry  *prometheus.Registry
+	syncs     *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	rollbacks prometheus.Counter
+	leaked    prometheus.Counter
+	sheds     prometheus.Counter
+	panics    prometheus.Counter
+	policy    *prometheus.GaugeVec
+	limits    prometheus.Gauge
+	store     *prometheus.HistogramVec
+	storeErrs *prometheus.CounterVec
+
+	mu     sync.RWMutex
+	labels map[string]decided
+}
+
+// decided is a limit's counters.
+type decided struct{ admitted, denied, unanswered prometheus.Counter }
+
+// NewMetrics gives metrics that start at 0.
+func NewMetrics() *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_sync_total", Help: "Calls of Sync, by gRPC status code.",
+		}, []string{"code"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_decisions_total",
+			Help: "Requests decided, by limit, result (admitted, denied, unanswered: the store did not answer) and source.",
+		}, []string{"limit", "result", "source"}),
+		rollbacks: counter("sluice_rollbacks_total", "Grants taken back because another limit of the same requests denied."),
+		leaked:    counter("sluice_leaked_charges_total", "Charges that could not be taken back and run out of their windows instead."),
+		sheds:     counter("sluice_shed_total", "Calls refused because too many were under way."),
+		panics:    counter("sluice_panics_total", "Calls that panicked, each a bug."),
+		policy: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_policy_info", Help: "1 for the version of the policy that is in force.",
+		}, []string{"domain", "version"}),
+		limits: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_policy_limits", Help: "Limits in the policy that is in force.",
+		}),
+		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_store_seconds", Help: "How long a call of the store took, by operation, failed ones included.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+		}, []string{"operation"}),
+		storeErrs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_store_errors_total", Help: "Operations that the store failed, by operation.",
+		}, []string{"operation"}),
+		labels: make(map[string]decided),
+	}
+	m.registry.MustRegister(
+		m.syncs, m.decisions, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.store, m.storeErrs,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.syncs.WithLabelValues(codes.OK.String())
+	return m
+}
+
+// Owed reports a number that is asked for at each scrape: the charges that wait to be taken back.
+func (m *Metrics) Owed(now func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_owed_charges", Help: "Charges that nobody was admitted for and that wait for the store, to be taken back.",
+	}, func() float64 { return float64(now()) }))
+}
+
+// Handler serves the metrics in the formats that Prometheus reads.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// Policy says which policy is in force.
+func (m *Metrics) Policy(p *policy.Policy) {
+	m.policy.Reset()
+	m.policy.WithLabelValues(p.Domain, p.Version).Set(1)
+	m.limits.Set(float64(len(p.Limits)))
+	for i := range p.Limits {
+		m.limit(p.Limits[i].Name) // a limit that nobody has met yet counts 0, not nothing
+	}
+}
+
+// Decided counts requests that a limit admitted, denied, or had no answer for from the store.
+func (m *Metrics) Decided(limit string, admitted, denied, unanswered int64) {
+	d := m.limit(limit)
+	d.admitted.Add(float64(admitted))
+	d.denied.Add(float64(denied))
+	d.unanswered.Add(float64(unanswered))
+}
+
+func (m *Metrics) limit(name string) decided {
+	m.mu.RLock()
+	d, found := m.labels[name]
+	m.mu.RUnlock()
+	if found {
+		return d
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d, found = m.labels[name]; found {
+		return d
+	}
+	label := name
+	if len(m.labels) >= maxLimitLabels {
+		label = otherLimits
+	}
+	d = decided{
+		admitted:   m.decisions.WithLabelValues(label, "admitted", "store"),
+		denied:     m.decisions.WithLabelValues(label, "denied", "store"),
+		unanswered: m.decisions.WithLabelValues(label, "unanswered", "store"),
+	}
+	if label == name {
+		m.labels[name] = d
+	}
+	return d
+}
+
+// RolledBack counts grants that were taken back because another limit of the same requests denied.
+func (m *Metrics) RolledBack(grants int) { m.rollbacks.Add(float64(grants)) }
+
+// Leaked counts charges that could not be taken back.
+func (m *Metrics) Leaked(charges int) { m.leaked.Add(float64(charges)) }
+
+// Synced counts calls of Sync by their outcome.
+func (m *Metrics) Synced(code codes.Code) { m.syncs.WithLabelValues(code.String()).Inc() }
+
+// Shed counts calls that were refused because too many were under way.
+func (m *Metrics) Shed() { m.sheds.Inc() }
+
+// Panicked counts calls that panicked.
+func (m *Metrics) Panicked() { m.panics.Inc() }
+
+// NewLogger gives a logger that writes lines of JSON.
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+}

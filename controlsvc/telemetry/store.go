@@ -1,0 +1,117 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/controlsvc/authority"
+	"sluice/shared/instant"
+)
+
+// operation is the metrics of one of the store's methods.
+type operation struct {
+	latency prometheus.Observer
+	errors  prometheus.Counter
+}
+
+// measured is a store whose calls are timed and whose failures are counted.
+type measured struct {
+	authority.Store
+
+	now                                                           func() instant.Instant
+	reserve, settle, cancel, record, peek, reset, connected, ping operation
+}
+
+// Store gives the store with its calls measured, by a clock that never steps back.
+func (m *Metrics) Store(store authority.Store, now func() instant.Instant) authority.Store {
+	of := func(name string) operation {
+		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name)}
+	}
+	return &measured{
+		Store: store, now: now,
+		reserve: of("reserve"), settle: of("settle"), cancel: of("cancel"), record: of("record"),
+		peek: of("peek"), reset: of("reset"), connected: of("connected"), ping: of("ping"),
+	}
+}
+
+// begin starts a measurement; what it gives ends it.
+func (s *measured) begin(o operation) func(failed int) {
+	began := s.now()
+	return func(failed int) {
+		o.latency.Observe(s.now().Sub(began).Seconds())
+		o.errors.Add(float64(failed))
+	}
+}
+
+func (s *measured) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
+	end := s.begin(s.reserve)
+	all := s.Store.Reserve(ctx, operations)
+	failed := 0
+	for i := range all {
+		if all[i].Err != nil {
+			failed++
+		}
+	}
+	end(failed)
+	return all
+}
+
+func (s *measured) Settle(ctx context.Context, operations []authority.Settle) []error {
+	end := s.begin(s.settle)
+	errs := s.Store.Settle(ctx, operations)
+	end(failures(errs...))
+	return errs
+}
+
+func (s *measured) Cancel(ctx context.Context, operations []authority.Cancel) []error {
+	end := s.begin(s.cancel)
+	errs := s.Store.Cancel(ctx, operations)
+	end(failures(errs...))
+	return errs
+}
+
+func (s *measured) Record(ctx context.Context, operations []authority.Record) []error {
+	end := s.begin(s.record)
+	errs := s.Store.Record(ctx, operations)
+	end(failures(errs...))
+	return errs
+}
+
+func (s *measured) Peek(ctx context.Context, key authority.Key) ([]authority.State, error) {
+	end := s.begin(s.peek)
+	states, err := s.Store.Peek(ctx, key)
+	end(failures(err))
+	return states, err
+}
+
+func (s *measured) Reset(ctx context.Context, key authority.Key) error {
+	end := s.begin(s.reset)
+	err := s.Store.Reset(ctx, key)
+	end(failures(err))
+	return err
+}
+
+func (s *measured) Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (authority.Share, error) {
+	end := s.begin(s.connected)
+	share, err := s.Store.Connected(ctx, domain, worker, ttl)
+	end(failures(err))
+	return share, err
+}
+
+func (s *measured) Ping(ctx context.Context) error {
+	end := s.begin(s.ping)
+	err := s.Store.Ping(ctx)
+	end(failures(err))
+	return err
+}
+
+func failures(errs ...error) (n int) {
+	for _, err := range errs {
+		if err != nil {
+			n++
+		}
+	}
+	return n
+}
