@@ -23,6 +23,12 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stdout.WriteString("here\n")
 		signal.Ignore(syscall.SIGTERM)
 		select {}
+	case "polite": // ends when it is asked to
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		_, _ = os.Stdout.WriteString("here\n")
+		<-asked
+		os.Exit(0)
 	case "starter": // starts a process, says its number, and is then killed
 		p, err := Start(context.Background(), Command{Path: "sleep", Args: []string{"1000"}})
 		if err != nil {
@@ -82,15 +88,19 @@ func TestStopEndsWhatIgnoresIt(t *testing.T) {
 }
 
 func TestStopEndsWhatIsPaused(t *testing.T) {
-	p, err := Start(t.Context(), Command{Path: "sleep", Args: []string{"1000"}, StopWithin: 3 * time.Second})
+	p, err := startHelper(t, "polite", Command{StopWithin: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "starts", func() bool { return strings.Contains(p.Output(), "here") })
 	p.Pause()
 	began := time.Now()
 	p.Stop()
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("took %v: SIGTERM did not reach it", took)
+	}
+	if p.endedHow().Error() != "exit status 0" {
+		t.Errorf("did not end by itself: %v", p.endedHow())
 	}
 }
 
