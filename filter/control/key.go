@@ -1,0 +1,53 @@
+package control
+
+import (
+	"time"
+
+	"sluice/shared/admission"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+// Key is one key that the worker counts by: what admission knows of it, and what the conversation does.
+type Key struct {
+	// Ref names it to the service.
+	Ref       wire.KeyRef
+	Admission *admission.Key
+
+	serial uint64 // tells keys apart in a group's hash
+	groups int    // groups of requests that need it, waiting or in a call
+	// underWay is the call that asks for it; nil for none. There is one at a time.
+	underWay *call
+	waiting  int    // groups that wait for a call
+	blocked  uint64 // the last scan in which a group that went before waited for it
+	spent    uint64 // the last call whose units of it were spent
+	// record holds the fallback's admissions that no call has carried yet; nil for none.
+	record *report
+}
+
+// NewKey gives a key that nothing is known of. The reference's texts are kept.
+func (c *Client) NewKey(ref wire.KeyRef, l *policy.Limit) *Key {
+	c.lastKey++
+	return &Key{Ref: ref, Admission: admission.NewKey(l), serial: c.lastKey}
+}
+
+// InUse says whether a paused request needs the key: it must not be forgotten then.
+func (k *Key) InUse() bool { return k.groups > 0 }
+
+// reportWithin is how soon what concerns the key is to be reported.
+func (k *Key) reportWithin() time.Duration {
+	within := maxReportDelay
+	for _, rate := range k.Admission.Limit().Rates {
+		within = min(within, rate.Window/4)
+	}
+	return within
+}
+
+// longestWindow is for how long units of the key count at most.
+func (k *Key) longestWindow() time.Duration {
+	var longest time.Duration
+	for _, rate := range k.Admission.Limit().Rates {
+		longest = max(longest, rate.Window)
+	}
+	return longest
+}

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"sluice/filter/host"
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+)
+
+// Request is one that waits for the store's answer. Whoever pauses it owns it, and may use it again once it was decided or
+// forgotten. The zero value is ready.
+type Request struct {
+	Stream host.ContextID
+
+	group    *group
+	deadline instant.Instant
+	links    [2]struct{ before, after *Request }
+}
+
+// Paused says whether the client will still decide the request.
+func (r *Request) Paused() bool { return r.group != nil }
+
+// A request stands in two lines.
+const (
+	inGroup    = 0 // those of its group, in the order in which they came
+	byDeadline = 1 // all that are paused; the same order, for all wait equally long
+)
+
+// line is a doubly linked list of requests through one of their pairs of links.
+type line struct {
+	which       int
+	first, last *Request
+	n           int
+}
+
+func (l *line) push(r *Request) {
+	r.links[l.which].before, r.links[l.which].after = l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.links[l.which].after = r
+	}
+	l.last = r
+	l.n++
+}
+
+func (l *line) remove(r *Request) {
+	link := &r.links[l.which]
+	if link.before == nil {
+		l.first = link.after
+	} else {
+		link.before.links[l.which].after = link.after
+	}
+	if link.after == nil {
+		l.last = link.before
+	} else {
+		link.after.links[l.which].before = link.before
+	}
+	link.before, link.after = nil, nil
+	l.n--
+}
+
+// group is requests that need the same of the same keys: one ask for each key speaks for all of them.
+type group struct {
+	keys    []*Key
+	demands []admission.Demand
+	members line
+	hash    uint64
+	// same is the next of the waiting groups whose hash is the same.
+	same *group
+	// before and after are the waiting groups next to it, in the order in which they began to wait.
+	before, after *group
+	call          *call // nil while it waits
+	asked         int   // members when the call was sent
+}
+
+func hash(keys []*Key, demands []admission.Demand) uint64 {
+	h := uint64(14695981039346656037)
+	for i, k := range keys {
+		h = (h ^ k.serial) * 1099511628211
+		h = (h ^ uint64(demands[i].Cost)) * 1099511628211
+		h ^= h >> 29
+	}
+	return h
+}
+
+func (g *group) is(keys []*Key, demands []admission.Demand) bool {
+	if len(g.keys) != len(keys) {
+		return false
+	}
+	for i := range keys {
+		if g.keys[i] != keys[i] || g.demands[i].Cost != demands[i].Cost {
+			return false
+		}
+	}
+	return true
+}
+
+// groups holds those that wait for a call.
+type groups struct {
+	byHash      map[uint64]*group
+	first, last *group
+	n           int
+	free        []*group // to be used again
+}
+
+// maxFree bounds the groups that are kept for later use.
+const maxFree = 256
+
+// find gives the group that waits for the demands, made now where there is none.
+func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
+	h := hash(keys, demands)
+	for g := q.byHash[h]; g != nil; g = g.same {
+		if g.is(keys, demands) {
+			return g
+		}
+	}
+	g := q.take()
+	g.hash, g.same = h, q.byHash[h]
+	g.keys = append(g.keys, keys...)
+	g.demands = append(g.demands, demands...)
+	for _, k := range keys {
+		k.groups++
+		k.waiting++
+	}
+	q.byHash[h] = g
+	g.before = q.last
+	if q.last == nil {
+		q.first = g
+	} else {
+		q.last.after = g
+	}
+	q.last = g
+	q.n++
+	return g
+}
+
+func (q *groups) take() *group {
+	if n := len(q.free); n > 0 {
+		g := q.free[n-1]
+		q.free = q.free[:n-1]
+		return g
+	}
+	return &group{members: line{which: inGroup}}
+}
+
+// remove takes a group out of those that wait; it goes into a call, or is released.
+func (q *groups) remove(g *group) {
+	if q.byHash[g.hash] == g {
+		if g.same == nil {
+			delete(q.byHash, g.hash)
+		} else {
+			q.byHash[g.hash] = g.same
+		}
+	} else {
+		for other := q.byHash[g.hash]; other != nil; other = other.same {
+			if other.same == g {
+				other.same = g.same
+				break
+			}
+		}
+	}
+	if g.before == nil {
+		q.first = g.after
+	} else {
+		g.before.after = g.after
+	}
+	if g.after == nil {
+		q.last = g.before
+	} else {
+		g.after.before = g.before
+	}
+	g.same, g.before, g.after = nil, nil, nil
+	q.n--
+	for _, k := range g.keys {
+		k.waiting--
+	}
+}
+
+// release ends a group that has no members and does not wait any more.
+func (q *groups) release(g *group) {
+	for i, k := range g.keys {
+		k.groups--
+		g.keys[i] = nil
+		g.demands[i] = admission.Demand{}
+	}
+	g.keys, g.demands, g.call = g.keys[:0], g.demands[:0], nil
+	if len(q.free) < maxFree {
+		q.free = append(q.free, g)
+	}
+}

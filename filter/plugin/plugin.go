@@ -1,0 +1,279 @@
+// Package plugin turns the proxy's callbacks into decisions: a request's headers into the limits that bind it, those into
+// a verdict, and the verdict into what the proxy is to do.
+//
+//	RequestHeaders → policy.Bind → admission.Step → Proceed | Respond
+//	                                              → control.Ask, Pause → Decided → Continue | Respond
+package plugin
+
+import (
+	"strings"
+	"time"
+
+	"sluice/filter/control"
+	"sluice/filter/host"
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+	"sluice/shared/policy"
+	"sluice/shared/ratefields"
+)
+
+// idleTick is how often an instance ticks that has seen no request: the one on the proxy's main thread never does.
+const idleTick = 100 * time.Millisecond
+
+// Plugin is the filter of one worker. It implements host.Plugin and control.Listener.
+type Plugin struct {
+	proxy  host.Proxy
+	view   *view
+	config config
+	client *control.Client
+	keys   keys
+	meters meters
+	busy   bool // has seen a request
+
+	streams map[host.ContextID]*stream
+	free    []*stream
+
+	// Space that is used again by every request.
+	bounds   []policy.Bound
+	bound    []*control.Key
+	demands  []admission.Demand
+	fields   []host.Header
+	addField func(name, value string)
+}
+
+// stream is a request that waits for a decision, or was admitted and waits for its answer to pass by.
+type stream struct {
+	request control.Request
+	limits  []*policy.Limit
+	grpc    bool
+	// seen says that RequestHeaders is through with it: from then on the proxy is told of a decision by a call.
+	seen    bool
+	decided bool
+	at      instant.Instant
+	out     admission.Output
+}
+
+// maxFree bounds the streams that are kept for later use.
+const maxFree = 1024
+
+// New gives a plugin that waits for Start.
+func New(proxy host.Proxy) host.Plugin {
+	p := &Plugin{proxy: proxy, view: &view{proxy}, streams: map[host.ContextID]*stream{}}
+	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
+	return p
+}
+
+// Start reads the configuration; a wrong one is refused, with a line in the log that says why.
+func (p *Plugin) Start(configuration []byte) bool {
+	c, err := parseConfig(configuration)
+	if err != nil {
+		p.proxy.Log(host.Error, "sluice: the plugin's configuration "+err.Error())
+		return false
+	}
+	p.config = c
+	if p.client != nil { // configured anew; what is under way goes on
+		p.client.SetConfig(c.Config)
+		p.keys.max = c.maxKeys
+		return true
+	}
+	p.meters.define(p.proxy)
+	p.client = control.New(p.proxy, c.Config, p)
+	p.keys = keys{client: p.client, max: c.maxKeys}
+	p.proxy.SetTick(idleTick)
+	return true
+}
+
+// Tick enforces deadlines, and publishes the counts.
+func (p *Plugin) Tick() {
+	if p.client == nil {
+		return
+	}
+	p.client.Tick()
+	p.meters.publish(p.proxy, &p.client.Counts, p.keys.n)
+}
+
+// CallEnded passes a reply on.
+func (p *Plugin) CallEnded(call host.CallID, reply host.Reply) {
+	if p.client != nil {
+		p.client.CallEnded(call, reply)
+	}
+}
+
+// Stop says that the plugin may go at once: what it holds runs out by itself.
+func (p *Plugin) Stop() bool { return true }
+
+// PolicyArrived takes a policy over, with the counts of the limits that stay.
+func (p *Plugin) PolicyArrived(next *policy.Policy) { p.keys.setPolicy(next) }
+
+// RequestHeaders decides a request, or pauses it.
+func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
+	p.wake()
+	p.meters.requests++
+	var inForce *policy.Policy
+	if p.client != nil {
+		inForce = p.client.Policy()
+	}
+	if inForce == nil {
+		// Without a policy nobody knows what to limit; nothing is held up for it.
+		p.meters.noPolicy++
+		return host.Proceed
+	}
+	p.bounds = inForce.Bind(p.view, p.bounds[:0])
+	if len(p.bounds) == 0 {
+		p.meters.admitted++
+		return host.Proceed
+	}
+	now := p.proxy.Now()
+	s := p.newStream(id)
+	p.bound, p.demands = p.bound[:0], p.demands[:0]
+	for _, b := range p.bounds {
+		k := p.keys.get(b)
+		s.limits = append(s.limits, &inForce.Limits[b.Limit])
+		p.bound = append(p.bound, k)
+		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: 1})
+	}
+	in := p.client.Input(p.demands)
+	out := admission.Step(now, in)
+	if out.Verdict == admission.Ask {
+		s.grpc = p.isGRPC()
+		if p.client.Ask(now, &s.request, p.bound, p.demands) {
+			s.seen = !s.decided
+			if s.seen {
+				return host.Pause
+			}
+			return p.conclude(now, s, s.out)
+		}
+		in.Away = true
+		out = admission.Step(now, in)
+	} else if out.Verdict == admission.Deny {
+		s.grpc = p.isGRPC()
+	}
+	if out.Verdict == admission.Admit && out.Source == admission.FromFallback {
+		p.client.Admitted(now, p.bound, p.demands)
+	}
+	return p.conclude(now, s, out)
+}
+
+// wake ticks often enough for deadlines once there are requests.
+func (p *Plugin) wake() {
+	if p.busy {
+		return
+	}
+	p.busy = true
+	p.proxy.SetTick(min(max(p.config.Timeout/10, 5*time.Millisecond), 50*time.Millisecond))
+}
+
+// isGRPC says whether the request is a gRPC one. It reads a header, so that it is asked within RequestHeaders only.
+func (p *Plugin) isGRPC() bool {
+	kind, _ := p.proxy.RequestHeader("content-type")
+	rest, is := strings.CutPrefix(kind, "application/grpc")
+	return is && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+// Decided ends a pause.
+func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.Output) {
+	s := p.streams[r.Stream]
+	if s == nil || &s.request != r {
+		return
+	}
+	if !s.seen {
+		s.decided, s.out = true, out // before RequestHeaders has returned
+		return
+	}
+	if p.conclude(now, s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
+		p.dropStream(r.Stream)
+	}
+}
+
+// conclude takes note of a verdict, and answers the request where it is a denial. Only once for a stream: either it is
+// forgotten here, or ResponseHeaders forgets it.
+func (p *Plugin) conclude(now instant.Instant, s *stream, out admission.Output) host.Action {
+	p.meters.decided(out)
+	if out.Verdict == admission.Admit {
+		s.out, s.at = out, now
+		return host.Proceed
+	}
+	status, grpcStatus := ratefields.Status(out)
+	body := ratefields.Body(s.limits, out)
+	p.fields = append(p.fields[:0], host.Header{"content-type", "application/json"})
+	if s.grpc {
+		p.fields = p.fields[:0]
+	} else {
+		grpcStatus = -1
+	}
+	ratefields.Each(s.limits, out, p.addField)
+	id := s.request.Stream
+	p.dropStream(id)
+	p.proxy.Respond(id, status, p.fields, body, grpcStatus)
+	return host.Pause
+}
+
+// ResponseHeaders tells an admitted request's client of its limits. The filter's own answers pass by here as well; they
+// say it already.
+func (p *Plugin) ResponseHeaders(id host.ContextID) {
+	s := p.streams[id]
+	if s == nil {
+		return
+	}
+	if s.request.Paused() { // the proxy itself answers, as at a timeout of its own
+		p.Done(id)
+		return
+	}
+	out := s.out
+	out.Reset -= p.proxy.Now().Sub(s.at)
+	p.fields = p.fields[:0]
+	ratefields.Each(s.limits, out, p.addField)
+	for _, f := range p.fields {
+		p.proxy.AddResponseHeader(f[0], f[1])
+	}
+	p.dropStream(id)
+}
+
+// Done forgets a stream. One that was paused has lost its client: it is answered no more, and others take its units.
+func (p *Plugin) Done(id host.ContextID) {
+	s := p.streams[id]
+	if s == nil {
+		return
+	}
+	if s.request.Paused() {
+		p.client.Forget(&s.request)
+		p.meters.left++
+	}
+	p.dropStream(id)
+}
+
+func (p *Plugin) newStream(id host.ContextID) *stream {
+	p.Done(id) // a number that the proxy uses again
+	var s *stream
+	if n := len(p.free); n > 0 {
+		s = p.free[n-1]
+		p.free = p.free[:n-1]
+	} else {
+		s = &stream{}
+	}
+	s.request.Stream = id
+	p.streams[id] = s
+	return s
+}
+
+// dropStream forgets a stream that is not paused.
+func (p *Plugin) dropStream(id host.ContextID) {
+	s := p.streams[id]
+	if s == nil {
+		return
+	}
+	delete(p.streams, id)
+	for i := range s.limits {
+		s.limits[i] = nil
+	}
+	*s = stream{limits: s.limits[:0]}
+	if len(p.free) < maxFree {
+		p.free = append(p.free, s)
+	}
+}
+
+// view shows a request to the policy.
+type view struct{ proxy host.Proxy }
+
+func (v *view) Header(name string) (string, bool)      { return v.proxy.RequestHeader(name) }
+func (v *view) Property(path ...string) (string, bool) { return v.proxy.Property(path...) }
