@@ -139,6 +139,50 @@ func (e *Envoy) Stats(ctx context.Context, substring string) (map[string]int64, 
 	return found, nil
 }
 
+// The probe of AwaitFilter: that many answers in a row, each over a connection of its own, for the kernel spreads
+// connections over Envoy's workers by chance. One of two workers is missed in one of 2,000 probes.
+const filterProbes = 12
+
+// AwaitFilter waits until the filter limits requests at the address, in every worker as far as can be told from outside: a
+// request with the headers gets an answer with a RateLimit field, time after time. The probes are charged to the headers'
+// key.
+func AwaitFilter(ctx context.Context, address string, headers map[string]string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for limited := 0; limited < filterProbes; {
+		answered, err := isLimited(ctx, address, headers)
+		if answered {
+			limited++
+			continue
+		}
+		limited = 0
+		timer := time.NewTimer(pollEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("the filter at %s does not limit anything after %v: %w", address, within, errors.Join(err, ctx.Err()))
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+func isLimited(ctx context.Context, address string, headers map[string]string) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return false, err
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	response, err := httpClient.Do(request)
+	if err != nil {
+		return false, err
+	}
+	response.Body.Close()
+	return response.Header.Get("ratelimit") != "", nil
+}
+
 // httpClient is for admin interfaces and probes; it keeps no connection, for processes come and go.
 var httpClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
@@ -190,4 +234,24 @@ func ValidateBootstrap(ctx context.Context, options EnvoyOptions) error {
 		return fmt.Errorf("envoy refuses the bootstrap: %w:\n%s", p.err, p.Output())
 	}
 	return nil
+}
+
+// AwaitStill waits until look gives the same twice, a tenth of a second apart, or until within is over.
+func AwaitStill(ctx context.Context, within time.Duration, look func() any) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ticker := time.NewTicker(5 * pollEvery)
+	defer ticker.Stop()
+	for last := look(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := look()
+		if now == last {
+			return
+		}
+		last = now
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ServiceOptions is how to start a Sluice service.
@@ -19,6 +20,8 @@ type ServiceOptions struct {
 	GRPC, HTTP string
 	// Args are added to the command line.
 	Args []string
+	// ReadyWithin bounds the time until it is ready; 0: DefaultReadyWithin.
+	ReadyWithin time.Duration
 }
 
 // Service is a running Sluice service.
@@ -45,8 +48,11 @@ func StartService(ctx context.Context, options ServiceOptions) (*Service, error)
 		s.Process, err = Start(ctx, Command{
 			Name: "sluice serve", Path: options.Binary,
 			Args: append([]string{
-				"serve", "--policy", options.Policy, "--store", options.Store, "--grpc", s.GRPC, "--http", s.HTTP,
+				"serve", "--policy", options.Policy, "--grpc", s.GRPC, "--http", s.HTTP,
 			}, options.Args...),
+			// A URL may hold a password, and anybody may see a command line.
+			Env:         []string{"SLUICE_STORE=" + options.Store},
+			ReadyWithin: options.ReadyWithin,
 			Ready: func(ctx context.Context) error {
 				_, err := adminGet(ctx, s.HTTP, "/readyz")
 				return err

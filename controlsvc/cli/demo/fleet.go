@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sluice/envoy"
+	"sluice/testharness/rig"
+)
+
+//go:embed policy.yaml
+var policy []byte
+
+// How large the fleet is.
+const (
+	envoys  = 2
+	workers = 2
+)
+
+// The bounds on how long starting may take.
+const (
+	serviceReadyWithin = 15 * time.Second
+	filterReadyWithin  = 15 * time.Second
+)
+
+// fleet is everything that runs: two Envoys in front of an upstream, and the service.
+type fleet struct {
+	directory string
+	upstream  *http.Server
+	service   *rig.Service
+	envoys    []*rig.Envoy
+	end       context.CancelFunc
+}
+
+// startFleet starts all of it and waits until every worker limits requests. Where it fails, nothing is left running.
+func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
+	f := &fleet{}
+	defer func() {
+		if err != nil {
+			f.stop()
+		}
+	}()
+	if f.directory, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
+		return nil, err
+	}
+	policyFile := filepath.Join(f.directory, "policy.yaml")
+	if err := os.WriteFile(policyFile, policy, 0o600); err != nil {
+		return nil, err
+	}
+	upstream, err := f.startUpstream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(config.Progress, "starting the service, in front of", storeName(config.Store))
+	f.service, err = rig.StartService(ctx, rig.ServiceOptions{
+		Binary: config.Executable, Policy: policyFile, Store: config.Store, ReadyWithin: serviceReadyWithin,
+	})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(config.Progress, "starting %d Envoys with %d workers each: %s\n", envoys, workers, config.Envoy)
+	for range envoys {
+		if err := f.startEnvoy(ctx, config, upstream); err != nil {
+			return nil, err
+		}
+	}
+	for _, address := range f.listeners() {
+		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-tenant-id": "probe"}, filterReadyWithin); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func storeName(store string) string {
+	if store == "memory" {
+		return "its embedded memory store"
+	}
+	return "Redis"
+}
+
+// startUpstream serves what is protected, in this process.
+func (f *fleet) startUpstream(ctx context.Context) (address string, err error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(rig.Loopback, "0"))
+	if err != nil {
+		return "", fmt.Errorf("starting the upstream: %w", err)
+	}
+	f.upstream = &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("content-type", "text/plain")
+			_, _ = io.WriteString(w, "hello from the upstream\n")
+		}),
+	}
+	go func() { _ = f.upstream.Serve(listener) }()
+	return listener.Addr().String(), nil
+}
+
+func (f *fleet) startEnvoy(ctx context.Context, config Config, upstream string) error {
+	bootstrap, err := envoy.Bootstrap{Upstream: upstream, Control: f.service.GRPC, Wasm: config.Wasm}.JSON()
+	if err != nil {
+		return err
+	}
+	e, err := rig.StartEnvoy(ctx, rig.EnvoyOptions{Binary: config.Envoy, Bootstrap: bootstrap, Concurrency: workers})
+	if err != nil {
+		return err
+	}
+	f.envoys = append(f.envoys, e)
+	return nil
+}
+
+// watch ends the demo when one of its processes ends.
+func (f *fleet) watch(cancel context.CancelCauseFunc) {
+	watched := map[string]*rig.Process{"the service": f.service.Process}
+	for i, e := range f.envoys {
+		watched[fmt.Sprintf("Envoy %d", i+1)] = e.Process
+	}
+	for name, process := range watched {
+		go func() {
+			<-process.Done()
+			cancel(fmt.Errorf("%s ended by itself; it printed:\n%s", name, process.Output()))
+		}()
+	}
+}
+
+// stop stops everything; it returns when all of it has gone.
+func (f *fleet) stop() {
+	for _, e := range f.envoys {
+		e.Stop()
+	}
+	if f.service != nil {
+		f.service.Stop()
+	}
+	if f.upstream != nil {
+		_ = f.upstream.Close()
+	}
+	if f.end != nil {
+		f.end()
+	}
+	if f.directory != "" {
+		_ = os.RemoveAll(f.directory)
+	}
+}
+
+func (f *fleet) listeners() []string {
+	addresses := make([]string, 0, len(f.envoys))
+	for _, e := range f.envoys {
+		addresses = append(addresses, e.Listener(envoy.Listener))
+	}
+	return addresses
+}
+
+// counts sums the filters' counters over all workers.
+func (f *fleet) counts(ctx context.Context) (counts, error) {
+	var sum counts
+	for _, e := range f.envoys {
+		stats, err := e.Stats(ctx, filterPrefix)
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.add(countsOf(stats))
+	}
+	return sum, nil
+}
+
+// settleCounts waits until the filters' counters stand still, for they come with a tick; a second at most.
+func (f *fleet) settleCounts(ctx context.Context) {
+	rig.AwaitStill(ctx, time.Second, func() any { c, _ := f.counts(ctx); return c })
+}

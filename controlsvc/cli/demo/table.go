@@ -1,0 +1,108 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/testharness/oracle"
+)
+
+// table gives the state of things, a line for each key.
+func (t *tally) table() string {
+	const layout = "%-28s %9s %9s %9s %9s %9s   %s\n"
+	var b strings.Builder
+	fmt.Fprintf(&b, layout, fmt.Sprintf("after %.1f s", t.elapsed.Seconds()), "sent", "admitted", "denied", "p50", "p99", "worst window")
+	for _, row := range append(t.rows[:len(t.rows):len(t.rows)], &t.all) {
+		worst := ""
+		if row.judge != nil {
+			worst = row.worst()
+		}
+		line := fmt.Sprintf(layout, row.name, number(row.sent), number(row.admitted), number(row.denied),
+			milliseconds(row.latency.Quantile(0.50)), milliseconds(row.latency.Quantile(0.99)), worst)
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	if t.saw.requests > 0 {
+		fmt.Fprintf(&b, "decided without a call: %.1f %%; calls of the service per request: %.2f\n",
+			100*float64(t.saw.onTheSpot)/float64(t.saw.requests), float64(t.saw.calls)/float64(t.saw.requests))
+	}
+	if t.saw.fallback > 0 {
+		fmt.Fprintf(&b, "let through without the service, which did not answer in time: %d\n", t.saw.fallback)
+	}
+	if t.all.failed > 0 {
+		fmt.Fprintf(&b, "neither let through nor refused for a limit: %d, the first with: %v\n", t.all.failed, t.first)
+	}
+	return b.String()
+}
+
+// worst gives the worst window against each rate: "97 of 100/s", "7 of 10/s, 240 of 600/m".
+func (r *row) worst() string {
+	var parts []string
+	for i, worst := range r.judge.Worst() {
+		parts = append(parts, fmt.Sprintf("%d of %s", worst, rateName(r.rates[i])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func rateName(r oracle.Rate) string {
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m"}[r.Window]
+	return fmt.Sprintf("%d/%s", r.Units, unit)
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
+
+// summary is the last word on the traffic.
+func (t *tally) summary(verdict error) string {
+	if verdict != nil {
+		return "It did not go as it should: " + verdict.Error()
+	}
+	return "Every window held: at no instant had more than the limit been admitted within the window before it, as the\n" +
+		"clients saw it, over both Envoys."
+}
+
+// screen shows one table after the other: in place on a terminal, below each other elsewhere.
+type screen struct {
+	out     io.Writer
+	inPlace bool
+	lines   int
+}
+
+func (s *screen) draw(table string) {
+	if s.inPlace && s.lines > 0 {
+		// Up to the first line of the last table, and clear from there to the end.
+		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.lines)
+	}
+	if !s.inPlace {
+		table += "\n"
+	}
+	s.lines = strings.Count(table, "\n")
+	fmt.Fprint(s.out, table)
+}
+
+// hints gives the lines to try, with the ports of this run.
+func hints(f *fleet) string {
+	addresses := f.listeners()
+	return fmt.Sprintf(`
+All of it is still up. Try:
+
+  curl -i -H 'x-tenant-id: me' http://%[1]s/
+  # 150 in a row, of which 100 get through, and so for the other Envoy
+  curl -s -o /dev/null -w '%%{http_code}\n' -H 'x-tenant-id: me' 'http://%[1]s/[1-150]' | sort | uniq -c
+  curl -s -o /dev/null -w '%%{http_code}\n' -H 'x-tenant-id: me' 'http://%[2]s/[1-150]' | sort | uniq -c
+  # under two limits at once
+  curl -i -X POST -H 'x-tenant-id: me' http://%[2]s/v1/reports
+  # no tenant, no limit
+  curl -i http://%[1]s/
+  # what the service counts, and what Envoy's filter does
+  curl -s http://%[3]s/metrics | grep ^sluice_
+  curl -s 'http://%[4]s/stats?filter=sluice'
+
+Ctrl-C stops everything.
+`, addresses[0], addresses[1], f.service.HTTP, f.envoys[0].Admin)
+}
