@@ -25,10 +25,10 @@ type Key struct {
 // W: Σ units of charges with score > a − W, plus n, is at most L. With TTL 0 it is a strict charge, a = e = t.
 type Reserve struct {
 	Key Key
-	// Call tells this reserve from every other one in the life of the store, except its own retries; Cancel finds charges
-	// by it. At most 64 bytes of [0-9A-Za-z._-], in segments that dots separate: "worker.call.ask", so that one call may
-	// reserve the same key twice, and be cancelled whole.
-	Call string
+	// Call names the worker's call that the reserve is part of, among all calls in the life of the store; Part tells it from
+	// every other reserve for the call, and from those of the same call where it reaches the service twice. Cancel finds
+	// charges by them. Each at most 64 bytes of [0-9A-Za-z._-]; Part may be empty.
+	Call, Part string
 	// Want ≥ Min ≥ 1. What is granted is 0 or a whole multiple of Min, at most Want.
 	Want, Min int64
 	// TTL is how long the lease may be spent: end = start + TTL. 0: a strict charge.
@@ -90,12 +90,11 @@ type Settle struct {
 	Unused int64
 }
 
-// Cancel removes every unsettled charge of the key whose Reserve.Call is Call, or begins with Call and a dot: "w.1" finds
-// "w.1", "w.1.0" and "w.1.10", never "w.10.0". What a settle left of a strict charge counts as unsettled: it belongs to
-// requests whose answer may still be given up. Cancelling what was not granted does nothing.
+// Cancel removes every unsettled charge that a call was granted on a key; with a Part only what that part was granted.
+// Cancelling what was not granted does nothing.
 type Cancel struct {
-	Key  Key
-	Call string
+	Key        Key
+	Call, Part string
 }
 
 // Record charges units that were admitted without asking; the key may be over its limit afterwards.
