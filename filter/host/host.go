@@ -95,14 +95,19 @@ const (
 // Plugin is what the proxy tells the filter. One instance lives in every worker, and one on the proxy's main thread,
 // which ticks and never sees a request.
 type Plugin interface {
-	// Start gives the plugin its configuration, the bytes of the proxy's. False refuses it.
+	// Start gives the plugin its configuration: JSON, where the proxy has a google.protobuf.Struct; else the bytes that the
+	// proxy has. False refuses it. A proxy may configure one plugin again.
 	Start(configuration []byte) bool
 	Tick()
 	RequestHeaders(stream ContextID) Action
+	// ResponseHeaders sees the upstream's answer, the plugin's own (Proxy.Respond), and that of a filter behind this one; no
+	// answer of a filter before it, for then the request is never seen either.
 	ResponseHeaders(stream ContextID)
-	// Done says that the stream is over, whatever came before: its client left, or the answer was sent.
+	// Done says that a stream is over that the plugin was told of, whatever came before: its client left, or the answer was
+	// sent. It is told once, and nothing of the stream is told after it.
 	Done(stream ContextID)
 	CallEnded(call CallID, reply Reply)
-	// Stop says that the plugin is shut down or will be replaced. True: it may go at once.
+	// Stop says that the plugin is shut down or will be replaced. True: it may go at once, and is told nothing more. False: it
+	// is asked again after each CallEnded, which is all that Envoy still tells it: so only while a call is under way.
 	Stop() bool
 }
