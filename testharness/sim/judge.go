@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+)
+
+// judge holds every admission against the guarantee. An admission's instant is that of its charge at the store where the
+// charge is strict, else when the request was released.
+type judge struct {
+	run        *run
+	spent      map[boundKey][]instant.Instant
+	violations []string
+}
+
+const maxViolations = 10
+
+func (j *judge) complain(format string, arguments ...any) {
+	if len(j.violations) < maxViolations {
+		at := j.run.world.now.Sub(origin)
+		j.violations = append(j.violations, fmt.Sprintf("at %v: ", at)+fmt.Sprintf(format, arguments...))
+	}
+}
+
+// admit notes a request's release.
+func (j *judge) admit(w *worker, s *stream) {
+	now := j.run.world.now
+	for _, k := range s.bound {
+		at := now
+		if w.ended != nil && w.ended.strict[k] > 0 {
+			w.ended.strict[k]--
+			at = w.ended.executed
+		}
+		if at < s.arrived {
+			j.complain("a request that came at %v was admitted by a charge of %v", s.arrived.Sub(origin), at.Sub(origin))
+		}
+		j.spend(k, at)
+	}
+}
+
+// spend notes a unit's instant, and looks at the windows that it falls into.
+func (j *judge) spend(k boundKey, at instant.Instant) {
+	all := j.spent[k]
+	place := len(all)
+	for place > 0 && all[place-1] > at {
+		place--
+	}
+	all = slices.Insert(all, place, at)
+	j.spent[k] = all
+	for i, rate := range j.run.rates(k.limit) {
+		for end := place; end < len(all) && all[end] < at.Add(rate.Window); end++ {
+			first, _ := slices.BinarySearch(all, all[end].Add(-rate.Window)+1)
+			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
+			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
+			if count > most {
+				j.complain("%d units of %s/%s within %v, %d are allowed", count, k.limit, k.key, rate.Window, most)
+			}
+		}
+	}
+}
+
+// rates gives a limit's rates.
+func (r *run) rates(name string) []limit.Rate {
+	for _, l := range r.scenario.Limits {
+		if l.Name == name {
+			return l.Rates
+		}
+	}
+	return nil
+}
+
+// allowed gives the most that a window ending now may hold: once the units were changed, the larger of both, for leases of
+// before may still be spent.
+func (r *run) allowed(name string, rate int) int64 {
+	units := r.rates(name)[rate].Units
+	if r.changed && name == r.scenario.Limits[0].Name && rate == 0 {
+		units = max(units, r.scenario.ChangeTo)
+	}
+	return units
+}

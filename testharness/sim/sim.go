@@ -1,0 +1,194 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/policy"
+)
+
+// Figures is what a run came to.
+type Figures struct {
+	Requests, Admitted, Denied, Waited int64
+	// Calls counts executions of Sync at the service, StoreCalls of reserves at the store.
+	Calls, StoreCalls int64
+	// Possible is how many requests the exact limiter admits, with nothing between it and the requests.
+	Possible int64
+	// Worst is the fullest window, as a share of its limit.
+	Worst float64
+}
+
+// CallsPerRequest is Calls ÷ Requests.
+func (f Figures) CallsPerRequest() float64 { return share(f.Calls, f.Requests) }
+
+// WaitedShare is the share of the requests that waited for an answer.
+func (f Figures) WaitedShare() float64 { return share(f.Waited, f.Requests) }
+
+// AdmittedShare is Admitted ÷ Possible.
+func (f Figures) AdmittedShare() float64 { return share(f.Admitted, f.Possible) }
+
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// Result is what a run came to, and what it broke.
+type Result struct {
+	Figures Figures
+	// Violations says what was seen against the guarantee, at most ten of them; empty where it held.
+	Violations []string
+}
+
+// run is one scenario under way.
+type run struct {
+	scenario Scenario
+	world    *world
+	service  *service
+	workers  []*worker
+	judge    *judge
+	figures  Figures
+	exact    map[boundKey]*exactLog
+	changed  bool
+}
+
+// Run plays a scenario. The same scenario gives the same result.
+func Run(s Scenario) Result {
+	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}}
+	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
+	r.service = r.newService()
+	for i := range s.Workers {
+		r.workers = append(r.workers, r.newWorker(i))
+	}
+	const settled = 300 * time.Millisecond // the workers have their policy
+	r.world.runUntil(r.world.now.Add(settled))
+	r.traffic()
+	r.troubles()
+	end := r.world.now.Add(s.Duration)
+	r.world.runUntil(end)
+	r.world.runUntil(end.Add(s.Timeout + maxTickDelay))
+	r.everybodyAnswered()
+	return Result{Figures: r.figures, Violations: r.judge.violations}
+}
+
+func (r *run) everybodyAnswered() {
+	for _, w := range r.workers {
+		for _, s := range w.streams {
+			if r.world.now.Sub(s.arrived) > r.scenario.Timeout+maxTickDelay {
+				r.judge.complain("a request of worker %d waits since %v", w.number, s.arrived.Sub(origin))
+			}
+		}
+	}
+}
+
+// policy gives the scenario's policy, with the changed units where change is 1.
+func (s Scenario) policy(change int) *policy.Policy {
+	p := &policy.Policy{
+		Version: "v" + strconv.Itoa(change), Domain: "shop",
+		Identities: []policy.Identity{
+			{Name: "tenant", Source: policy.FromHeader, Header: "x-tenant-id"},
+			{Name: "host", Source: policy.FromHeader, Header: ":authority"},
+		},
+		Limits: append([]policy.Limit(nil), s.Limits...),
+	}
+	if change > 0 {
+		rates := p.Limits[0].Rates
+		p.Limits[0].Rates = append(rates[:0:0], rates...)
+		p.Limits[0].Rates[0].Units = s.ChangeTo
+	}
+	return p
+}
+
+// keyOf gives the identity values of a request as its key under a limit has them.
+func keyOf(l policy.Limit, tenant string) string {
+	if l.Key[0] == 1 {
+		return "shop"
+	}
+	return tenant
+}
+
+// traffic brings requests at random instants, or in bursts at the beginning of each window.
+func (r *run) traffic() {
+	s := r.scenario
+	rate := s.Limits[0].Rates[0]
+	perTenant := s.Load * float64(rate.Units)
+	for i := range s.Tenants {
+		tenant := "tenant" + strconv.Itoa(i)
+		deliver := func() { r.workers[r.world.random.IntN(len(r.workers))].arrive(tenant) }
+		pause := time.Duration(float64(rate.Window) / perTenant)
+		var next func()
+		if s.Bursts {
+			next = func() {
+				for range int(perTenant + 0.5) {
+					r.world.after(r.world.between(0, rate.Window/50), deliver)
+				}
+				r.world.after(rate.Window, next)
+			}
+		} else {
+			next = func() {
+				deliver()
+				r.world.after(r.world.spread(pause), next)
+			}
+		}
+		r.world.after(r.world.spread(pause), next)
+	}
+}
+
+// troubles schedules what happens to whole machines.
+func (r *run) troubles() {
+	f := r.scenario.Faults
+	often := func(perSecond float64, happen func()) {
+		if perSecond <= 0 {
+			return
+		}
+		mean := time.Duration(float64(time.Second) / perSecond)
+		var next func()
+		next = func() {
+			happen()
+			r.world.after(r.world.spread(mean), next)
+		}
+		r.world.after(r.world.spread(mean), next)
+	}
+	someone := func() *worker { return r.workers[r.world.random.IntN(len(r.workers))] }
+	often(f.Crashes, func() { someone().reload() })
+	often(f.Restarts, func() { r.service.restart() })
+	often(f.Partitions, func() { someone().cutUntil = r.world.now.Add(r.world.between(0, time.Second)) })
+	if r.scenario.Change > 0 {
+		r.world.after(r.scenario.Change, func() {
+			r.changed = true
+			r.service.setPolicy(r.scenario.policy(1))
+		})
+	}
+}
+
+// exactLog is what the ideal limiter admitted under one key.
+type exactLog struct{ admitted []instant.Instant }
+
+// ideal lets the exact limiter decide a request at its arrival.
+func (r *run) ideal(s *stream) {
+	now := r.world.now
+	for _, k := range s.bound {
+		log := r.exact[k]
+		if log == nil {
+			log = &exactLog{}
+			r.exact[k] = log
+		}
+		for i, rate := range r.rates(k.limit) {
+			most := rate.Units
+			if i == 0 && r.changed && k.limit == r.scenario.Limits[0].Name {
+				most = r.scenario.ChangeTo
+			}
+			n := int64(len(log.admitted))
+			if n >= most && (most == 0 || log.admitted[n-most] > now.Add(-rate.Window)) {
+				return
+			}
+		}
+	}
+	r.figures.Possible++
+	for _, k := range s.bound {
+		log := r.exact[k]
+		log.admitted = append(log.admitted, now)
+	}
+}
