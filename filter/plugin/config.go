@@ -55,13 +55,13 @@ var settings = []struct {
 	}},
 }
 
-// parseConfig reads the plugin's configuration, a JSON object; without any it is the default. Errors name the key.
+// parseConfig reads the plugin's configuration, an object; without any it is the default. Errors name the key.
 func parseConfig(text []byte) (config, error) {
 	c := defaultConfig()
 	if len(text) == 0 {
 		return c, nil
 	}
-	err := readJSONObject(text, func(key string, v jsonValue) error {
+	err := readObject(text, func(key string, v jsonValue) error {
 		names := make([]string, len(settings))
 		for i, s := range settings {
 			if s.name != key {
