@@ -78,7 +78,7 @@ func (d *half) call(part string, args ...uint64) (action uint64, alive bool) {
 	return action, true
 }
 
-func flag(b bool) uint64 {
+func oneIf(b bool) uint64 {
 	if b {
 		return 1
 	}
@@ -91,7 +91,7 @@ func (d *half) takeHeaders(h Headers, end bool) {
 		d.releaseHeaders()
 		return
 	}
-	action, alive := d.call("headers", uint64(len(d.headers)), flag(end))
+	action, alive := d.call("headers", uint64(len(d.headers)), oneIf(end))
 	if !alive {
 		return
 	}
@@ -147,7 +147,7 @@ func (d *half) takeBody(data []byte, end bool) {
 		d.releaseBody()
 		return
 	}
-	action, alive := d.call("body", uint64(len(*d.body())), flag(end))
+	action, alive := d.call("body", uint64(len(*d.body())), oneIf(end))
 	if !alive {
 		return
 	}

@@ -120,19 +120,17 @@ func (b buffer) slice(start, length uint32) []byte {
 	return b.data[from:min(from+uint64(length), size)]
 }
 
-// write replaces the buffer, or puts data before or after it: Envoy knows
-// nothing else.
+// write puts data in the place of the buffer's beginning, or after its end:
+// Envoy does not write in the middle.
 func (b buffer) write(start, length uint32, data []byte) Status {
 	if b.body == nil {
 		return StatusBadArgument
 	}
 	size := uint64(len(b.data))
 	switch {
-	case start == 0 && length == 0:
-		*b.body = slices.Concat(data, b.data)
-	case start == 0 && uint64(length) >= size:
-		*b.body = slices.Clone(data)
-	case start != 0 && uint64(start) >= size:
+	case start == 0:
+		*b.body = slices.Concat(data, b.data[min(uint64(length), size):])
+	case uint64(start) >= size:
 		*b.body = slices.Concat(b.data, data)
 	default:
 		return StatusBadArgument

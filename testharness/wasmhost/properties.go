@@ -35,7 +35,7 @@ func NumberProperty(value float64, path ...string) Property {
 
 // BoolProperty is a property that is true or false.
 func BoolProperty(value bool, path ...string) Property {
-	return Property{Path: path, Value: []byte{byte(flag(value))}}
+	return Property{Path: path, Value: []byte{byte(oneIf(value))}}
 }
 
 // propertyNode is a tree of properties. One that has parts reads as a map of

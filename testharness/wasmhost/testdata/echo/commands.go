@@ -114,7 +114,7 @@ func visible(pairs [][2]string) []string {
 	for _, p := range pairs {
 		switch {
 		case strings.HasPrefix(p[0], "x-on-"), strings.HasPrefix(p[0], "x-envoy-"), strings.HasPrefix(p[0], "x-forwarded-"),
-			p[0] == "x-request-id", p[0] == "date", p[0] == "server", p[0] == "user-agent":
+			p[0] == "x-request-id", p[0] == "date", p[0] == "server", p[0] == "user-agent", p[0] == "accept-encoding":
 			continue
 		}
 		out = append(out, p[0]+"="+p[1])

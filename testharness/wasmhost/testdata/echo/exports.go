@@ -117,7 +117,7 @@ func reply(root, token uint32, script string) {
 
 //go:wasmexport proxy_on_http_call_response
 func onHTTPCallResponse(ctx, token, headers, body, trailers uint32) {
-	trace(ctx, "on_http_call_response", headers, body, trailers)
+	trace(ctx, "on_http_call_response", min(headers, 1), body, trailers)
 	reply(ctx, token, "reply")
 }
 
