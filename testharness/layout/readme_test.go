@@ -61,7 +61,7 @@ func checkReadme(readme, gate, makefile string) []string {
 }
 
 var (
-	fence       = regexp.MustCompile("(?s)\n```(sh|bash|shell|console)[^\n]*(\n.*?\n)```")
+	fence       = regexp.MustCompile("(?s)\n *```(sh|bash|shell|console)[^\n]*(\n.*?\n) *```")
 	assignments = regexp.MustCompile(`^(env\s+)?([A-Za-z_][A-Za-z0-9_]*=\S*\s+)*`)
 	stageLine   = regexp.MustCompile(`(?m)^\s*stage\s+\S+\s+(.+)$`)
 )
@@ -146,6 +146,9 @@ func TestCheckReadme(t *testing.T) {
 		}},
 		{name: "no such target", readme: "```sh\nmake demo\nmake test\nmake sim\n```\n", want: []string{
 			"README.md: make sim: the Makefile has no target sim",
+		}},
+		{name: "in a list", readme: "1. First:\n\n   ```sh\n   make demo\n   make test\n   ./install\n   ```\n", want: []string{
+			"README.md: ./install: .ci/run does not run it, and notInCI does not say why",
 		}},
 		{name: "another language", readme: "```sh\nmake demo\nmake test\n```\n\n```yaml\ndomain: shop\n```\n"},
 	} {

@@ -27,8 +27,14 @@ var rules = []rule{
 	{
 		about:  "production code does not depend on the harness; the demo does, in the command",
 		in:     []string{"controlsvc/..."},
-		except: []string{"controlsvc", "controlsvc/cli/..."},
+		except: []string{"controlsvc", "controlsvc/cli/...", "controlsvc/store/storetest"},
 		never:  []string{"testharness/..."},
+	},
+	{
+		about:  "the stores' conformance suite is for tests",
+		in:     []string{"..."},
+		except: []string{"controlsvc/store/storetest"},
+		never:  []string{"controlsvc/store/storetest"},
 	},
 
 	// Purity.
