@@ -23,11 +23,9 @@ type Bound struct {
 // Bind appends the limits that a request is under to dst, in the policy's order. Every identity is read at most once, and
 // only if a limit that matches needs it.
 func (p *Policy) Bind(r Request, dst []Bound) []Bound {
-	// Enough for most policies; an array for MaxIdentities would have to be cleared for every request.
-	var room [32]value
-	b := binding{policy: p, request: r, values: room[:]}
-	if len(p.Identities) > len(room) {
-		b.values = make([]value, len(p.Identities))
+	b := binding{policy: p, request: r}
+	if more := len(p.Identities) - len(b.first); more > 0 {
+		b.others = make([]value, more)
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -51,7 +49,10 @@ type value struct {
 type binding struct {
 	policy  *Policy
 	request Request
-	values  []value
+	// first holds the identities' values, and others those that it has no room for. It is enough for most policies; an
+	// array for MaxIdentities would have to be cleared for every request.
+	first  [32]value
+	others []value
 
 	path, method         string
 	hasPath, hasMethod   bool
@@ -104,7 +105,7 @@ func hasPathPrefix(path, prefix string) bool {
 func (b *binding) key(identities []uint32) (string, bool) {
 	var parts [MaxKeyParts]string
 	for i, identity := range identities {
-		v := &b.values[identity]
+		v := b.value(identity)
 		if !v.read {
 			b.read(identity, v)
 		}
@@ -114,6 +115,13 @@ func (b *binding) key(identities []uint32) (string, bool) {
 		parts[i] = v.escaped
 	}
 	return joinKey(parts[:len(identities)]), true
+}
+
+func (b *binding) value(identity uint32) *value {
+	if int(identity) < len(b.first) {
+		return &b.first[identity]
+	}
+	return &b.others[int(identity)-len(b.first)]
 }
 
 func (b *binding) read(identity uint32, v *value) {

@@ -140,7 +140,7 @@ func checkMatch(m *Match) *invalid {
 	return nil
 }
 
-// ValidName says whether text may name a domain, an identity or a limit: 1 to MaxNameLength of a-z 0-9 . _ -
+// ValidName says whether text may name a domain, an identity or a limit: 1 to MaxNameLength of a-z 0-9 . _ - only.
 func ValidName(text string) bool {
 	for i := range len(text) {
 		c := text[i]

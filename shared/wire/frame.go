@@ -26,8 +26,8 @@ func AppendFrame(dst, message []byte) []byte {
 	return append(dst, message...)
 }
 
-// Unframe gives the message of a body that holds exactly one, uncompressed, of at most most bytes. It is a part of body,
-// not a copy. Errors wrap ErrFrame.
+// Unframe gives the message of a body that holds exactly one, uncompressed, of no more than most bytes. It is a part of
+// body, not a copy. Errors wrap ErrFrame.
 func Unframe(body []byte, most int) ([]byte, error) {
 	if len(body) < FrameHeader {
 		return nil, frameError("the body has " + strconv.Itoa(len(body)) + " bytes, the prefix alone 5")

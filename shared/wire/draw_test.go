@@ -1,0 +1,118 @@
+package wire
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+)
+
+// Messages drawn at random within the bounds, with the bounds themselves among them.
+
+func drawText(t *rapid.T, label string) string {
+	return rapid.OneOf(rapid.Just(""), rapid.StringN(0, 20, 60), rapid.StringMatching(`[a-z/%A-F0-9]{100,200}`)).Draw(t, label)
+}
+
+func drawUnits(t *rapid.T, label string) int64 {
+	return rapid.OneOf(rapid.Just[int64](0), rapid.Just[int64](MaxUnits), rapid.Int64Range(0, 300), rapid.Int64Range(0, MaxUnits)).Draw(t, label)
+}
+
+func drawDuration(t *rapid.T, label string) time.Duration {
+	most := MaxDuration.Microseconds()
+	n := rapid.OneOf(rapid.Just[int64](0), rapid.Just(most), rapid.Int64Range(0, 5e6), rapid.Int64Range(0, most)).Draw(t, label)
+	return time.Duration(n) * time.Microsecond
+}
+
+func drawList[T any](t *rapid.T, label string, most int, element func(*rapid.T) T) []T {
+	return rapid.SliceOfN(rapid.Custom(element), 0, most).Draw(t, label)
+}
+
+func drawKey(t *rapid.T) KeyRef { return KeyRef{Limit: drawText(t, "limit"), Key: drawText(t, "key")} }
+
+func drawUses(t *rapid.T) []Use {
+	return drawList(t, "uses", MaxUses, func(t *rapid.T) Use { return Use{Age: drawDuration(t, "age"), Units: drawUnits(t, "units")} })
+}
+
+func drawRequest(t *rapid.T) SyncRequest {
+	return SyncRequest{
+		WorkerID: rapid.Uint64().Draw(t, "worker"), CallID: rapid.Uint64().Draw(t, "call"), PolicyVersion: drawText(t, "version"),
+		Abandoned: drawList(t, "abandoned", 3, func(t *rapid.T) Abandoned {
+			return Abandoned{CallID: rapid.Uint64().Draw(t, "call"), Keys: drawList(t, "keys", 3, drawKey)}
+		}),
+		Settles: drawList(t, "settles", 3, func(t *rapid.T) Settle {
+			return Settle{KeyRef: drawKey(t), Lease: drawText(t, "lease"), Uses: drawUses(t), Unused: drawUnits(t, "unused")}
+		}),
+		Asks: drawList(t, "asks", 5, func(t *rapid.T) Ask {
+			return Ask{
+				KeyRef: drawKey(t), Want: drawUnits(t, "want"), Min: drawUnits(t, "min"),
+				Waiting: rapid.Uint32().Draw(t, "waiting"), Group: rapid.Uint32().Draw(t, "group"),
+			}
+		}),
+		Records: drawList(t, "records", 3, func(t *rapid.T) Record {
+			return Record{KeyRef: drawKey(t), Uses: drawUses(t), ID: rapid.Uint64().Draw(t, "id")}
+		}),
+		Active: rapid.Bool().Draw(t, "active"),
+	}
+}
+
+func drawResponse(t *rapid.T) SyncResponse {
+	indices := func(label string, most int) []uint32 { return rapid.SliceOfN(rapid.Uint32(), 0, most).Draw(t, label) }
+	return SyncResponse{
+		Results: drawList(t, "results", 5, func(t *rapid.T) AskResult {
+			r := AskResult{
+				Problem: Problem(rapid.Uint8().Draw(t, "problem")), Lease: drawText(t, "lease"), Units: drawUnits(t, "units"),
+				StartIn: drawDuration(t, "start"), EndIn: drawDuration(t, "end"), Limit: drawUnits(t, "limit"),
+				Window: drawDuration(t, "window"), Remaining: drawUnits(t, "remaining"), Reset: drawDuration(t, "reset"),
+				Denied: rapid.Bool().Draw(t, "denied"),
+			}
+			if r.Denied {
+				r.Denial = Denial{drawDuration(t, "deny"), drawDuration(t, "retry"), rapid.Bool().Draw(t, "never")}
+			}
+			return r
+		}),
+		Settled: indices("settled", 200), Abandoned: indices("abandoned", MaxAbandoned), Recorded: indices("recorded", 20),
+		PolicyVersion: drawText(t, "version"), Workers: rapid.Uint32().Draw(t, "workers"), Rank: rapid.Uint32().Draw(t, "rank"),
+	}
+}
+
+func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
+	m := GetPolicyResponse{Version: rapid.StringMatching(`[0-9a-f]{0,16}`).Draw(t, "version")}
+	if rapid.Bool().Draw(t, "unchanged") {
+		return m
+	}
+	name := rapid.StringMatching(`[a-z0-9._-]{1,128}`)
+	identities := drawList(t, "identities", 5, func(t *rapid.T) policy.Identity {
+		id := policy.Identity{Name: name.Draw(t, "name"), Source: policy.FromAddress}
+		if rapid.Bool().Draw(t, "is header") {
+			id.Source, id.Header = policy.FromHeader, rapid.StringMatching(`[a-z0-9-]{1,128}`).Draw(t, "header")
+		} else {
+			id.TrustedHops = rapid.Uint32Range(0, policy.MaxTrustedHops).Draw(t, "hops")
+		}
+		return id
+	})
+	path := rapid.StringMatching(`(/[!-"$->@-~]{0,400})?`)
+	limits := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) policy.Limit {
+		l := policy.Limit{
+			Name: name.Draw(t, "name"),
+			Match: policy.Match{
+				PathExact: path.Draw(t, "exact"), PathPrefix: path.Draw(t, "prefix"),
+				Methods: rapid.SliceOfN(rapid.StringMatching(`[A-Za-z]{1,32}`), 0, policy.MaxMethods).Draw(t, "methods"),
+			},
+			Rates: rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) limit.Rate {
+				window := rapid.Int64Range(limit.MinWindow.Microseconds(), limit.MaxWindow.Microseconds()).Draw(t, "window")
+				return limit.Rate{Units: drawUnits(t, "units"), Window: time.Duration(window) * time.Microsecond}
+			}), 1, limit.MaxRates, func(r limit.Rate) time.Duration { return r.Window }).Draw(t, "rates"),
+			Algorithm:     limit.Algorithm(rapid.Uint8Range(1, 5).Draw(t, "algorithm")),
+			Mode:          limit.Mode(rapid.Uint8Range(1, 3).Draw(t, "mode")),
+			OnUnavailable: limit.Unavailable(rapid.Uint8Range(1, 3).Draw(t, "unavailable")),
+		}
+		if n := len(identities); n > 0 {
+			l.Key = rapid.SliceOfN(rapid.Uint32Range(0, uint32(n-1)), 0, policy.MaxKeyParts).Draw(t, "key")
+		}
+		return l
+	}), 0, 5, func(l policy.Limit) string { return l.Name }).Draw(t, "limits")
+	m.Policy = &policy.Policy{Version: m.Version, Domain: name.Draw(t, "domain"), Identities: identities, Limits: limits}
+	return m
+}

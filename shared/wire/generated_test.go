@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"time"
+
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	sluicev1 "sluice/shared/proto/sluice/v1"
+)
+
+// What the generated code holds, as this package does. Nothing is checked on the way.
+
+func micros(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func fromGeneratedUses(uses []*sluicev1.Use) (out []Use) {
+	for _, u := range uses {
+		out = append(out, Use{Age: micros(u.GetAge()), Units: int64(u.GetUnits())})
+	}
+	return out
+}
+
+func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
+	out := SyncRequest{WorkerID: m.GetWorkerId(), CallID: m.GetCallId(), PolicyVersion: m.GetPolicyVersion(), Active: m.GetActive()}
+	for _, a := range m.GetAbandoned() {
+		call := Abandoned{CallID: a.GetCallId()}
+		for _, k := range a.GetKeys() {
+			call.Keys = append(call.Keys, KeyRef{k.GetLimit(), k.GetKey()})
+		}
+		out.Abandoned = append(out.Abandoned, call)
+	}
+	for _, s := range m.GetSettles() {
+		out.Settles = append(out.Settles, Settle{
+			KeyRef: KeyRef{s.GetLimit(), s.GetKey()}, Lease: s.GetLease(), Uses: fromGeneratedUses(s.GetUses()), Unused: int64(s.GetUnused()),
+		})
+	}
+	for _, a := range m.GetAsks() {
+		out.Asks = append(out.Asks, Ask{
+			KeyRef: KeyRef{a.GetLimit(), a.GetKey()}, Want: int64(a.GetWant()), Min: int64(a.GetMin()), Waiting: a.GetWaiting(), Group: a.GetGroup(),
+		})
+	}
+	for _, r := range m.GetRecords() {
+		out.Records = append(out.Records, Record{
+			KeyRef: KeyRef{r.GetLimit(), r.GetKey()}, Uses: fromGeneratedUses(r.GetUses()), ID: r.GetRecordId(),
+		})
+	}
+	return out
+}
+
+func fromGeneratedResponse(m *sluicev1.SyncResponse) SyncResponse {
+	out := SyncResponse{
+		Settled: m.GetSettled(), Abandoned: m.GetAbandoned(), Recorded: m.GetRecorded(),
+		PolicyVersion: m.GetPolicyVersion(), Workers: m.GetWorkers(), Rank: m.GetRank(),
+	}
+	for _, r := range m.GetResults() {
+		result := AskResult{
+			Problem: Problem(r.GetProblem()), Lease: r.GetLease(), Units: int64(r.GetUnits()),
+			StartIn: micros(r.GetStartIn()), EndIn: micros(r.GetEndIn()),
+			Limit: int64(r.GetLimit()), Window: micros(r.GetWindow()), Remaining: int64(r.GetRemaining()), Reset: micros(r.GetReset_()),
+		}
+		if d := r.GetDenial(); d != nil {
+			result.Denied = true
+			result.Denial = Denial{DenyFor: micros(d.GetDenyFor()), RetryAfter: micros(d.GetRetryAfter()), Never: d.GetNever()}
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out
+}
+
+func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyResponse {
+	out := GetPolicyResponse{Version: m.GetVersion()}
+	if m.GetPolicy() == nil {
+		return out
+	}
+	p := &policy.Policy{Version: m.GetVersion(), Domain: m.GetPolicy().GetDomain()}
+	for _, id := range m.GetPolicy().GetIdentities() {
+		identity := policy.Identity{Name: id.GetName()}
+		switch source := id.GetSource().(type) {
+		case *sluicev1.Identity_Header:
+			identity.Source, identity.Header = policy.FromHeader, source.Header
+		case *sluicev1.Identity_Address:
+			identity.Source, identity.TrustedHops = policy.FromAddress, source.Address.GetTrustedHops()
+		}
+		p.Identities = append(p.Identities, identity)
+	}
+	for _, l := range m.GetPolicy().GetLimits() {
+		rule := policy.Limit{
+			Name: l.GetName(),
+			Match: policy.Match{
+				PathExact: l.GetMatch().GetPathExact(), PathPrefix: l.GetMatch().GetPathPrefix(), Methods: l.GetMatch().GetMethods(),
+			},
+			Key:       l.GetKey(),
+			Algorithm: limit.Algorithm(l.GetAlgorithm()), Mode: limit.Mode(l.GetMode()), OnUnavailable: limit.Unavailable(l.GetOnUnavailable()),
+		}
+		for _, r := range l.GetRates() {
+			rule.Rates = append(rule.Rates, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})
+		}
+		p.Limits = append(p.Limits, rule)
+	}
+	out.Policy = p
+	return out
+}

@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// One message of each kind, with every field set.
+var (
+	exampleRequest = SyncRequest{
+		WorkerID: 0x0123456789abcdef, CallID: 300, PolicyVersion: "7c9e66",
+		Abandoned: []Abandoned{{CallID: 299, Keys: []KeyRef{{"tenant", "acme"}, {"reports", "acme"}}}},
+		Settles: []Settle{{
+			KeyRef: KeyRef{"tenant", "acme"}, Lease: "l1", Unused: 3,
+			Uses: []Use{{Age: 1500 * time.Microsecond, Units: 4}, {Units: 1}},
+		}},
+		Asks: []Ask{
+			{KeyRef: KeyRef{"tenant", "acme"}, Want: 5, Min: 1, Waiting: 2, Group: 1},
+			{KeyRef: KeyRef{"reports", "%2F/%"}, Want: MaxUnits, Min: 1},
+		},
+		Records: []Record{{KeyRef: KeyRef{"tenant", "umbrella"}, Uses: []Use{{Age: time.Hour, Units: 7}}, ID: 9}},
+		Active:  true,
+	}
+	exampleResponse = SyncResponse{
+		Results: []AskResult{
+			{
+				Lease: "l2", Units: 5, StartIn: 20 * time.Millisecond, EndIn: 520 * time.Millisecond,
+				Limit: 100, Window: time.Second, Remaining: 42, Reset: 900 * time.Millisecond,
+			},
+			{
+				Limit: 10, Window: time.Second, Reset: time.Second, Denied: true,
+				Denial: Denial{DenyFor: 50 * time.Millisecond, RetryAfter: 70 * time.Millisecond},
+			},
+			{Denied: true, Denial: Denial{Never: true}},
+			{Problem: UnknownLimit},
+		},
+		Settled: []uint32{0, 300}, Abandoned: []uint32{0}, Recorded: []uint32{0},
+		PolicyVersion: "7c9e66", Workers: 4, Rank: 3,
+	}
+	examplePolicy = GetPolicyResponse{Version: "7c9e66", Policy: &policy.Policy{
+		Version: "7c9e66", Domain: "shop",
+		Identities: []policy.Identity{
+			{Name: "tenant", Source: policy.FromHeader, Header: "x-tenant-id"},
+			{Name: "client", Source: policy.FromAddress, TrustedHops: 1},
+			{Name: "peer", Source: policy.FromAddress},
+		},
+		Limits: []policy.Limit{
+			{
+				Name: "tenant", Key: []uint32{0}, Rates: []limit.Rate{{Units: 100, Window: time.Second}},
+				Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
+			},
+			{
+				Name: "reports", Match: policy.Match{PathPrefix: "/v1/reports", Methods: []string{"POST", "PUT"}}, Key: []uint32{0, 1},
+				Rates:     []limit.Rate{{Units: 10, Window: time.Second}, {Units: 600, Window: time.Minute}},
+				Algorithm: limit.SlidingBuckets, Mode: limit.Lease, OnUnavailable: limit.Deny,
+			},
+			{
+				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},
+				Algorithm: limit.TokenBucket, Mode: limit.Async, OnUnavailable: limit.Allow,
+			},
+		},
+	}}
+)
+
+// The bytes on the wire never change for a message that does not: workers and services of two versions talk to each other.
+func TestGoldenBytes(t *testing.T) {
+	for name, message := range map[string][]byte{
+		"sync_request":        AppendSyncRequest(nil, &exampleRequest),
+		"sync_response":       AppendSyncResponse(nil, &exampleResponse),
+		"get_policy_request":  AppendGetPolicyRequest(nil, &GetPolicyRequest{Version: "7c9e66"}),
+		"get_policy_response": AppendGetPolicyResponse(nil, &examplePolicy),
+		"frame":               AppendFrame(nil, []byte("message")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", name+".golden")
+			got := hex.Dump(message)
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExamplesAreRead(t *testing.T) {
+	requestCodec.roundTrips(t, exampleRequest)
+	responseCodec.roundTrips(t, exampleResponse)
+	policyResponseCodec.roundTrips(t, examplePolicy)
+	policyResponseCodec.roundTrips(t, GetPolicyResponse{Version: "7c9e66"})
+}
