@@ -32,11 +32,13 @@ type Observer interface {
 	Leaked(charges int)
 }
 
-// Config says what an Authority stands on. Store and Now have to be set.
+// Config says what an Authority stands on. Store, Now and Random have to be set.
 type Config struct {
 	Store Store
 	// Now reads a clock that never steps back; only durations between its readings count.
 	Now func() instant.Instant
+	// Random draws numbers that no other execution draws, in this process or any other; unpredictable ones are not needed.
+	Random func() uint64
 	// Observer may be nil.
 	Observer Observer
 	// WorkerTTL is for how long a worker counts as connected after its last call; 0: DefaultWorkerTTL.
@@ -159,7 +161,7 @@ func check(request *wire.SyncRequest) error {
 	return nil
 }
 
-// callName names a worker's call; every Reserve.Call of it begins with it and a dot.
+// callName names a worker's call, wherever it arrives.
 func callName(worker, call uint64) string {
 	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
 }

@@ -8,12 +8,12 @@ import (
 )
 
 // giveBack takes one charge back: a cancel where Lease is empty, else a settle of the lease's surplus. It may be executed
-// twice, and late: no grant of the same call is ever made after it.
+// twice, and late: no grant of the same part is ever made after it.
 type giveBack struct {
 	key    Key
 	call   string
+	part   string
 	lease  string
-	kept   int64
 	unused int64
 }
 
@@ -99,12 +99,10 @@ func (a *Authority) execute(ctx context.Context, charges []giveBack) (failed []g
 	var cancelled, settled []int
 	for i, c := range charges {
 		if c.lease == "" {
-			cancels, cancelled = append(cancels, Cancel{Key: c.key, Call: c.call}), append(cancelled, i)
+			cancels, cancelled = append(cancels, Cancel{Key: c.key, Call: c.call, Part: c.part}), append(cancelled, i)
 			continue
 		}
-		settles = append(settles, Settle{
-			Key: c.key, Lease: c.lease, Uses: []Use{{Age: 0, Units: c.kept}}, Unused: c.unused,
-		})
+		settles = append(settles, Settle{Key: c.key, Lease: c.lease, Unused: c.unused}) // the rest stays as it is
 		settled = append(settled, i)
 	}
 	collect := func(of []int, errs []error) {

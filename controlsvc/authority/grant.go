@@ -31,7 +31,7 @@ type member struct {
 	key   Key
 	cost  int64 // units of one request
 	// What became of the member's last reserve.
-	call     string
+	part     string
 	reserved Reserved
 	entry    *entry
 	surplus  int64 // units granted beyond what all members can serve
@@ -44,7 +44,7 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 	results := make([]wire.AskResult, len(request.Asks))
 	groups := gather(book, request.Asks, results)
 	call := callName(request.WorkerID, request.CallID)
-	a.reserve(ctx, call, "a", groups, results)
+	a.reserve(ctx, call, groups, results)
 	var again []*group
 	for _, g := range groups {
 		if g.retry && ctx.Err() == nil {
@@ -52,8 +52,7 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 		}
 	}
 	if len(again) > 0 {
-		// Another name than the first attempt's: a cancel of that one may still be under way.
-		a.reserve(ctx, call, "b", again, results)
+		a.reserve(ctx, call, again, results)
 	}
 	for _, g := range groups {
 		a.observe(g, results)
@@ -112,20 +111,26 @@ func validAsk(ask *wire.Ask) bool {
 
 // reserve makes one attempt for what the groups still want: it reserves on every key, takes back what went beyond the
 // requests that every key granted, and writes the results.
-func (a *Authority) reserve(ctx context.Context, call, attempt string, groups []*group, results []wire.AskResult) {
+func (a *Authority) reserve(ctx context.Context, call string, groups []*group, results []wire.AskResult) {
+	// Drawn anew for each attempt, and where a call arrives twice: a cancel of the earlier one's may still be under way.
+	parts := strconv.FormatUint(a.config.Random(), 16)
 	type operation struct {
 		*member
 
 		wanted int64
 	}
 	operations := make([]operation, 0, len(results))
+	defer func() {
+		for _, o := range operations {
+			o.entry.leave()
+		}
+	}()
 	for _, g := range groups {
 		g.retry = false
 		for i := range g.members {
 			m := &g.members[i]
-			m.call = call + "." + strconv.Itoa(m.ask) + attempt
+			m.part = parts + "." + strconv.Itoa(m.ask)
 			m.entry = a.contests.enter(m.key.Name, len(g.members) > 1)
-			defer m.entry.leave()
 			operations = append(operations, operation{m, g.wanted})
 		}
 	}
@@ -134,14 +139,14 @@ func (a *Authority) reserve(ctx context.Context, call, attempt string, groups []
 	sort.SliceStable(operations, func(i, j int) bool { return operations[i].key.Name < operations[j].key.Name })
 	reserves := make([]Reserve, len(operations))
 	for i, o := range operations {
-		reserves[i] = Reserve{Key: o.key, Call: o.call, Want: o.wanted * o.cost, Min: o.cost}
+		reserves[i] = Reserve{Key: o.key, Call: call, Part: o.part, Want: o.wanted * o.cost, Min: o.cost}
 	}
 	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {
 		operations[i].reserved = reserved
 	}
 	var charges []giveBack
 	for _, g := range groups {
-		charges = append(charges, g.conclude(results)...)
+		charges = append(charges, g.conclude(call, results)...)
 	}
 	back := a.takeBack(ctx, charges)
 	rolledBack := 0

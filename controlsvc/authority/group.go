@@ -16,7 +16,7 @@ func (m *member) requests() int64 {
 
 // conclude decides how many requests the last attempt serves, writes that to the results, and gives what is to be taken
 // back: all that a member was granted beyond those requests, and whatever a failed reserve may have charged.
-func (g *group) conclude(results []wire.AskResult) []giveBack {
+func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 	served, failed := g.wanted, false
 	for i := range g.members {
 		served = min(served, g.members[i].requests())
@@ -28,11 +28,9 @@ func (g *group) conclude(results []wire.AskResult) []giveBack {
 		m.surplus = max(0, m.reserved.Units-served*m.cost)
 		switch {
 		case m.reserved.Err != nil || m.surplus > 0 && served == 0:
-			back = append(back, giveBack{key: m.key, call: m.call})
+			back = append(back, giveBack{key: m.key, call: call, part: m.part})
 		case m.surplus > 0:
-			back = append(back, giveBack{
-				key: m.key, call: m.call, lease: m.reserved.Lease, kept: served * m.cost, unused: m.surplus,
-			})
+			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.surplus})
 		}
 		m.denies = m.reserved.Err == nil && m.requests() == served && served < g.wanted && (!failed || m.reserved.Units == 0)
 		if failed {
