@@ -24,7 +24,7 @@ PACKAGES ?= ./...
 WASI := GOOS=wasip1 GOARCH=wasm
 # Tests that start Envoy or load a machine and look at the clock: they run after the others, one package at a time, so that
 # what they measure is not the compiler.
-REAL_PACKAGES := sluice/testharness/(e2e|load|rig)(/|$$)
+REAL_PACKAGES := sluice/testharness/(e2e|load|rig|wasmhost)(/|$$)
 RACE_PACKAGES ?= ./controlsvc/...
 TEST_FLAGS ?=
 FUZZTIME ?= 30s
