@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,27 +108,22 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 		return nil, err
 	}
 	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
-	var reports, share sync.WaitGroup
-	if request.Active {
-		share.Go(func() {
-			response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)
-		})
-	}
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {
-		reports.Go(func() { response.Settled = a.settle(ctx, book, request.Settles) })
+		response.Settled = a.settle(ctx, book, request.Settles)
 	}
 	if len(request.Abandoned) > 0 {
-		reports.Go(func() { response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned) })
+		response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned)
 	}
 	if len(request.Records) > 0 {
-		reports.Go(func() { response.Recorded = a.record(ctx, book, request.WorkerID, request.Records) })
+		response.Recorded = a.record(ctx, book, request.WorkerID, request.Records)
 	}
-	reports.Wait()
 	if len(request.Asks) > 0 {
 		response.Results = a.answer(ctx, book, request)
 	}
-	share.Wait()
+	if request.Active {
+		response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)
+	}
 	return response, nil
 }
 

@@ -154,7 +154,7 @@ func runFaults(t *rapid.T, tardy bool) {
 		faults = append(faults, late)
 	}
 	rough := rapid.IntRange(0, 40).Draw(t, "percent of faults")
-	// Not drawn one by one, for the store is called by other goroutines than the test's.
+	// Not drawn one by one: they would be most of what is drawn, and a failing run has to stay small.
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "faults"), 0))
 	faulty := func(string) fault {
 		if chance.IntN(100) >= rough {

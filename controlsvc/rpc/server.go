@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	protobuf "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -51,8 +53,9 @@ const (
 	// DefaultMaxInFlight is some ten times what a store that answers within a millisecond keeps busy.
 	DefaultMaxInFlight = 1024
 
-	// streamsPerConnection bounds the calls that one connection may have open, shed ones included.
-	streamsPerConnection = 1024
+	// streamsPerConnection bounds the calls that one connection may have open, shed ones included. A worker has a
+	// connection of its own, and few calls under way.
+	streamsPerConnection = 256
 	// maxHeaderBytes bounds a call's headers.
 	maxHeaderBytes = 16 << 10
 	// connectTimeout is how long a new connection may take to say who it is.
@@ -81,6 +84,7 @@ func New(config Config) *Server {
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(guard.unary),
 		grpc.StreamInterceptor(guard.stream),
+		grpc.ForceServerCodecV2(lenient{encoding.GetCodecV2(protobuf.Name)}),
 		grpc.MaxRecvMsgSize(wire.MaxMessageSize),
 		grpc.MaxSendMsgSize(wire.MaxMessageSize),
 		grpc.MaxConcurrentStreams(streamsPerConnection),
@@ -95,7 +99,7 @@ func New(config Config) *Server {
 		options = append(options, grpc.Creds(credentials.NewTLS(config.TLS)))
 	}
 	s.grpc = grpc.NewServer(options...)
-	sluicev1.RegisterControlServer(s.grpc, &control{authority: config.Authority})
+	s.grpc.RegisterService(describe(config.Observer), &control{authority: config.Authority})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.SetServing(false)
