@@ -144,14 +144,14 @@ func (e *Envoy) Stats(ctx context.Context, substring string) (map[string]int64, 
 const filterProbes = 12
 
 // AwaitFilter waits until the filter limits requests at the address, in every worker as far as can be told from outside: a
-// request with the headers gets an answer with a RateLimit field, time after time. The probes are charged to the headers'
-// key.
-func AwaitFilter(ctx context.Context, address string, headers map[string]string, within time.Duration) error {
+// request with the headers gets an answer whose RateLimit-Policy has the text, time after time; any text, where it is
+// empty. The probes are charged to the headers' key.
+func AwaitFilter(ctx context.Context, address string, headers map[string]string, text string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for limited := 0; limited < filterProbes; {
-		answered, err := isLimited(ctx, address, headers)
-		if answered {
+		policy, err := rateLimitPolicy(ctx, address, headers)
+		if policy != "" && strings.Contains(policy, text) {
 			limited++
 			continue
 		}
@@ -160,27 +160,27 @@ func AwaitFilter(ctx context.Context, address string, headers map[string]string,
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("the filter at %s does not limit anything after %v: %w", address, within, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("after %v the filter at %s says it is under %q, want %q: %w", within, address, policy, text, errors.Join(err, ctx.Err()))
 		case <-timer.C:
 		}
 	}
 	return nil
 }
 
-func isLimited(ctx context.Context, address string, headers map[string]string) (bool, error) {
+func rateLimitPolicy(ctx context.Context, address string, headers map[string]string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
 	response, err := httpClient.Do(request)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	response.Body.Close()
-	return response.Header.Get("ratelimit") != "", nil
+	return response.Header.Get("ratelimit-policy"), nil
 }
 
 // httpClient is for admin interfaces and probes; it keeps no connection, for processes come and go.

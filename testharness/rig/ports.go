@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -21,26 +22,30 @@ var given = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
+// Where FreePort looks: below the ports that systems give to outgoing connections. One of those could be taken by a
+// connection while whoever listens on it is being restarted; and a client that connects to it meanwhile can meet itself.
+const firstPort, endPort = 20_000, 32_768
+
 // FreePort gives a TCP port on the loopback that nothing listened on just now, and that this process has not given before.
-// Another process may still take it: what binds it must be ready to be started again with another, as Retry does.
+// Another process may still take it: what binds it must be ready to be started again with another.
 func FreePort() (int, error) {
 	given.Lock()
 	defer given.Unlock()
+	var last error
 	for range 1000 {
-		listener, err := net.Listen("tcp", net.JoinHostPort(Loopback, "0"))
+		port := firstPort + rand.IntN(endPort-firstPort)
+		if given.ports[port] {
+			continue
+		}
+		listener, err := net.Listen("tcp", address(port))
 		if err != nil {
-			return 0, fmt.Errorf("looking for a free port: %w", err)
+			last = err
+			continue
 		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("looking for a free port: %w", err)
-		}
-		if !given.ports[port] {
-			given.ports[port] = true
-			return port, nil
-		}
+		given.ports[port] = true
+		return port, listener.Close()
 	}
-	return 0, errors.New("looking for a free port: 1000 tries gave only ports that were given before")
+	return 0, fmt.Errorf("looking for a free port from %d to %d, 1000 times: %w", firstPort, endPort, last)
 }
 
 // FreeAddress is FreePort with the loopback's address before it, HOST:PORT.

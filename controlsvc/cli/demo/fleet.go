@@ -72,7 +72,7 @@ func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
 		}
 	}
 	for _, address := range f.listeners() {
-		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-tenant-id": "probe"}, filterReadyWithin); err != nil {
+		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-tenant-id": "probe"}, "", filterReadyWithin); err != nil {
 			return nil, err
 		}
 	}
