@@ -147,6 +147,11 @@ var streamCommands = map[string]command{
 		h, hn := in(marshal(a.pairs(3)))
 		return status(proxySendLocalResponse(a.num(0), d, dn, b, bn, h, hn, int32(a.num(2))))
 	},
+	// reply-raw STATUS BYTES, with the bytes for a header map
+	"reply-raw": func(_ *stream, _ uint32, a arguments) string {
+		h, hn := in(a.text(1))
+		return status(proxySendLocalResponse(a.num(0), nil, 0, nil, 0, h, hn, -1))
+	},
 	"effective": func(_ *stream, _ uint32, a arguments) string { return status(proxySetEffectiveContext(a.num(0))) },
 	"remember":  func(_ *stream, ctx uint32, a arguments) string { handles[a.text(0)] = ctx; return "" },
 	"done":      func(*stream, uint32, arguments) string { return status(proxyDone()) },
