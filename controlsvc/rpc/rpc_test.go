@@ -120,6 +120,14 @@ func ask(of string, want, least uint64) *sluicev1.SyncRequest {
 	}
 }
 
+// soon gives a context that ends before anybody would call it a hang.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func code(t *testing.T, err error, want codes.Code) {
 	t.Helper()
 	if status.Code(err) != want {
@@ -129,7 +137,7 @@ func code(t *testing.T, err error, want codes.Code) {
 
 func TestSync(t *testing.T) {
 	w := serve(t, rpc.Config{}, nil)
-	got, err := w.client.Sync(t.Context(), ask("reports", 12, 1))
+	got, err := w.client.Sync(soon(t), ask("reports", 12, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +167,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}}
 	request.Records = []*sluicev1.Record{{Limit: "reports", Key: "k", Uses: []*sluicev1.Use{{Age: math.MaxUint64, Units: 5}}}}
 	request.Abandoned = []*sluicev1.Abandoned{{CallId: math.MaxUint64, Keys: []*sluicev1.KeyRef{{Limit: "reports", Key: "k"}}}}
-	got, err := w.client.Sync(t.Context(), request)
+	got, err := w.client.Sync(soon(t), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,12 +290,12 @@ func TestTooManyCallsAreShed(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 2 {
 		calls.Go(func() {
-			_, err := w.client.Sync(t.Context(), ask("reports", 1, 1))
+			_, err := w.client.Sync(soon(t), ask("reports", 1, 1))
 			code(t, err, codes.OK)
 		})
 		<-s.entered
 	}
-	_, err := w.client.Sync(t.Context(), ask("reports", 1, 1))
+	_, err := w.client.Sync(soon(t), ask("reports", 1, 1))
 	code(t, err, codes.ResourceExhausted)
 	w.server.SetServing(true)
 	health, err := healthv1.NewHealthClient(w.connection).Check(t.Context(), &healthv1.HealthCheckRequest{})
@@ -296,7 +304,7 @@ func TestTooManyCallsAreShed(t *testing.T) {
 	}
 	close(s.release)
 	calls.Wait()
-	_, err = w.client.Sync(t.Context(), ask("reports", 1, 1))
+	_, err = w.client.Sync(soon(t), ask("reports", 1, 1))
 	code(t, err, codes.OK)
 	if w.sheds != 1 {
 		t.Errorf("%d calls counted as shed; want 1", w.sheds)
@@ -309,7 +317,7 @@ func TestStoreThatHangsIsAnsweredForInTime(t *testing.T) {
 		s.Store = store
 		return s
 	})
-	got, err := w.client.Sync(t.Context(), ask("reports", 1, 1))
+	got, err := w.client.Sync(soon(t), ask("reports", 1, 1))
 	if err != nil || got.GetResults()[0].GetProblem() != sluicev1.AskResult_PROBLEM_STORE {
 		t.Errorf("%v, %v; want PROBLEM_STORE", got, err)
 	}
@@ -323,7 +331,7 @@ func (broken) Reserve(context.Context, []authority.Reserve) []authority.Reserved
 func TestPanicIsOneCallsError(t *testing.T) {
 	w := serve(t, rpc.Config{}, func(store authority.Store) authority.Store { return broken{store} })
 	for range 2 {
-		_, err := w.client.Sync(t.Context(), ask("reports", 1, 1))
+		_, err := w.client.Sync(soon(t), ask("reports", 1, 1))
 		code(t, err, codes.Internal)
 	}
 	if w.panicked != 2 {
