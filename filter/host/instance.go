@@ -27,6 +27,8 @@ type stream struct {
 	root *root
 	// seen: the plugin knows of it.
 	seen bool
+	// asking: the plugin is looking at the request's headers.
+	asking bool
 	// over: the plugin has been told that it is over.
 	over bool
 	// settled: it was sent on or answered, which happens once.
@@ -103,9 +105,10 @@ func (v *instance) requestHeaders(id uint32) uint32 {
 	if s == nil || s.over || s.root.stopped {
 		return actionContinue
 	}
-	s.seen = true
+	s.seen, s.asking = true, true
 	s.root.enter(id)
 	action := s.root.plugin.RequestHeaders(ContextID(id))
+	s.asking = false
 	s.root.leave()
 	if s.answered {
 		// Whatever the plugin says: the answer goes out after this callback, and the request must not go on before it.

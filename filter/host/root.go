@@ -109,7 +109,14 @@ func (r *root) AddResponseHeader(name, value string) {
 
 func (r *root) Continue(id ContextID) bool {
 	s := r.open(id)
-	if s == nil || !r.effective(uint32(id)) {
+	if s == nil {
+		return false
+	}
+	if s.asking {
+		s.settled = true // by what the callback returns, for the host must not be told twice
+		return true
+	}
+	if !r.effective(uint32(id)) {
 		return false
 	}
 	s.settled = true

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/tetratelabs/proxy-wasm-go-sdk/proxywasm"
@@ -272,12 +273,12 @@ func (f sdkFields) find(name string) (string, bool) {
 
 // statusOf takes back what the SDK makes of a status.
 func statusOf(err error) status {
-	switch err { //nolint:errorlint // the SDK returns these values themselves
-	case nil:
+	switch {
+	case err == nil:
 		return statusOK
-	case types.ErrorStatusNotFound:
+	case errors.Is(err, types.ErrorStatusNotFound):
 		return statusNotFound
-	case types.ErrorStatusBadArgument:
+	case errors.Is(err, types.ErrorStatusBadArgument):
 		return statusBadArgument
 	default:
 		return statusInternalFailure
