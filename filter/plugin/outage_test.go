@@ -205,6 +205,24 @@ func TestStoriesOfOutage(t *testing.T) {
 		}
 	})
 
+	scenario(t, "what a fallback admits after a record has gone out is another record", func(t *testing.T, w *world) {
+		w.with(shop("v1", limit.Allow, rate(10, 10*time.Second)))
+		for i := range 3 {
+			r := w.get("acme")
+			call := w.only()
+			w.execute(call) // the service acts, and its answer is lost
+			w.fail(call)
+			w.want(r, "passed")
+			if got := len(w.read(call).Records); got != i {
+				t.Errorf("call %d carries %d records", i, got)
+			}
+		}
+		w.pass(6 * time.Second)
+		if got := w.service.count(wire.KeyRef{Limit: "tenant", Key: "acme"}, w.clock(), 10*time.Second); got != 3 {
+			t.Errorf("%d units are counted, want the 3 that were admitted", got)
+		}
+	})
+
 	scenario(t, "allow: every request passes", func(t *testing.T, w *world) {
 		w.with(shop("v1", limit.Allow, rate(1, time.Second)))
 		w.breakDown()

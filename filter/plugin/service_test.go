@@ -19,6 +19,8 @@ type service struct {
 	charges map[wire.KeyRef][]*charge
 	// storeDown makes every ask a problem of the store's, charged (the answer was lost) or not.
 	storeDown, chargeAnyway bool
+	// flaky, where it is set, says of an ask whether the store's answer is lost.
+	flaky func() bool
 	// deaf makes it acknowledge nothing.
 	deaf          bool
 	workers, rank uint32
@@ -140,6 +142,19 @@ func (s *service) together(now instant.Instant, request *wire.SyncRequest, asks 
 			}
 		}
 		return results
+	}
+	if s.flaky != nil {
+		lost := false
+		for i, ask := range asks {
+			if s.flaky() {
+				lost = true
+				results[i].Problem = wire.StoreProblem
+				s.charge(now, request, ask, ask.Want)
+			}
+		}
+		if lost {
+			return results
+		}
 	}
 	grant := int64(asks[0].Waiting)
 	fits := make([]int64, len(asks))

@@ -164,6 +164,33 @@ func TestStories(t *testing.T) {
 		w.wantCharged("tenant", "acme", 3)
 	})
 
+	scenario(t, "those behind a group of many keys do not take its keys one by one", func(t *testing.T, w *world) {
+		p := shop("v1", limit.Deny, rate(100, time.Second))
+		p.Limits = append(p.Limits, p.Limits[0])
+		p.Limits[0].Name, p.Limits[0].Match.Methods = "reads", []string{"GET", "PUT"}
+		p.Limits[1].Name, p.Limits[1].Match.Methods = "writes", []string{"POST", "PUT"}
+		w.with(p)
+		send := func(method string) int {
+			return w.worker().request([]host.Header{{":method", method}, {":path", "/"}, {"x-tenant-id", "acme"}}, nil)
+		}
+		send("GET")
+		reads := w.only()
+		send("POST")
+		writes := w.only()
+		both, read, write := send("PUT"), send("GET"), send("POST")
+		w.worker().finish(reads, w.execute(reads))
+		w.none() // for the one that came first still lacks the other key
+		w.worker().finish(writes, w.execute(writes))
+		call := w.only()
+		if asks := w.read(call).Asks; len(asks) != 4 || asks[0].Group == 0 || asks[0].Group != asks[1].Group {
+			t.Errorf("asks %+v", asks)
+		}
+		w.worker().finish(call, w.execute(call))
+		for _, r := range []int{both, read, write} {
+			w.want(r, "passed")
+		}
+	})
+
 	scenario(t, "without a policy requests pass, and are counted", func(t *testing.T, w *world) {
 		r := w.get("acme")
 		w.want(r, "passed")

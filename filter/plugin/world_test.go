@@ -29,6 +29,8 @@ type world struct {
 	t       *testing.T
 	workers []runner
 	service *service
+	// drift is how much faster the service's clock runs than the workers', in millionths.
+	drift int64
 }
 
 // newWorld gives workers that are configured and have no policy yet.
@@ -87,7 +89,10 @@ func (w *world) advance(d time.Duration) {
 }
 
 // clock is the service's.
-func (w *world) clock() instant.Instant { return w.worker().now() + epoch }
+func (w *world) clock() instant.Instant {
+	now := w.worker().now()
+	return epoch + now + now*instant.Instant(w.drift)/1_000_000
+}
 
 // execute lets the service act on a call, and gives its answer.
 func (w *world) execute(call *fake.Call) fake.Reply { return w.service.answer(w.clock(), call) }
