@@ -1,0 +1,19 @@
+package memory
+
+import (
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store"
+	"sluice/shared/instant"
+)
+
+// Entries gives how many charges are stored for each rate.
+func (s *Store) Entries(wanted authority.Key) []int {
+	rates := store.Windows(wanted.Rates)
+	entries := make([]int, len(rates))
+	s.with(wanted.Name, false, func(k *key, now instant.Instant) {
+		for i, w := range k.view(rates, now) {
+			entries[i] = w.charges.size()
+		}
+	})
+	return entries
+}

@@ -1,0 +1,123 @@
+package memory_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store/memory"
+	"sluice/controlsvc/store/storetest"
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+)
+
+// clock is a clock that stands still until it is told.
+type clock struct{ now atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.now.Store(1_763_719_200_123_456)
+	return c
+}
+
+func (c *clock) read() instant.Instant   { return instant.Instant(c.now.Load()) }
+func (c *clock) advance(d time.Duration) { c.now.Add(d.Microseconds()) }
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
+		c := newClock()
+		s := memory.New(c.read, 10_000)
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		return storetest.Harness{Store: s, Advance: c.advance, Entries: s.Entries}
+	})
+}
+
+func reserveOne(t *testing.T, s *memory.Store, name string, units int64, ttl time.Duration) authority.Reserved {
+	t.Helper()
+	out := s.Reserve(t.Context(), []authority.Reserve{{
+		Key:  authority.Key{Name: name, Algorithm: limit.SlidingLog, Rates: []limit.Rate{{Units: 100_000, Window: time.Minute}}},
+		Call: "call", Want: units, Min: 1, TTL: ttl,
+	}})
+	if out[0].Err != nil {
+		t.Fatal(out[0].Err)
+	}
+	return out[0]
+}
+
+// A key beyond the bound takes the place of an expired one, else of the one whose use is longest ago.
+func TestEviction(t *testing.T) {
+	c := newClock()
+	s := memory.New(c.read, 3)
+	reserveOne(t, s, "short", 1, 0)
+	c.advance(time.Second)
+	reserveOne(t, s, "long", 1, time.Minute)
+	c.advance(58 * time.Second)
+	reserveOne(t, s, "middle", 1, 0)
+	reserveOne(t, s, "short", 1, 0)
+	c.advance(2 * time.Second) // all are alive: short once more, long by its lease
+	reserveOne(t, s, "new", 1, 0)
+	if s.Len() != 3 || s.Evicted() != 1 {
+		t.Errorf("%d keys, %d evicted; want 3, 1", s.Len(), s.Evicted())
+	}
+	if got := reserveOne(t, s, "short", 1, 0).State.Remaining; got != 100_000-2 {
+		t.Errorf("short, used later than long, has %d left", got)
+	}
+	c.advance(59 * time.Second) // the first charge of short and middle have gone
+	reserveOne(t, s, "newest", 1, 0)
+	if s.Evicted() != 1 {
+		t.Errorf("%d were evicted though one had expired", s.Evicted())
+	}
+}
+
+// What has expired goes by itself, with the operations that come.
+func TestNothingStays(t *testing.T) {
+	c := newClock()
+	s := memory.New(c.read, 100_000)
+	for i := range 50_000 {
+		reserveOne(t, s, strconv.Itoa(i%10_000), 1, time.Second)
+	}
+	if s.Len() != 10_000 {
+		t.Fatalf("%d keys of 10,000", s.Len())
+	}
+	c.advance(2 * time.Minute)
+	for i := range 10_000 {
+		reserveOne(t, s, strconv.Itoa(i), 1, time.Second)
+		c.advance(10 * time.Millisecond)
+	}
+	if s.Len() > 6200 { // a minute's worth, and the lease's second
+		t.Errorf("%d keys are still there", s.Len())
+	}
+	if s.Evicted() != 0 {
+		t.Errorf("%d were evicted", s.Evicted())
+	}
+}
+
+func BenchmarkReserve(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		units int64
+		ttl   time.Duration
+	}{{"strict of 1", 1, 0}, {"lease of 1", 1, 10 * time.Millisecond}, {"lease of 1000", 1000, 10 * time.Millisecond}} {
+		b.Run(bench.name, func(b *testing.B) {
+			c := newClock()
+			s := memory.New(c.read, 1000)
+			reserves := []authority.Reserve{{
+				Key:  authority.Key{Name: "key", Algorithm: limit.SlidingLog, Rates: []limit.Rate{{Units: 100_000 * bench.units, Window: time.Second}}},
+				Call: "call", Want: bench.units, Min: 1, TTL: bench.ttl,
+			}}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c.advance(10 * time.Microsecond) // 100,000 charges within the window
+				reserves[0].Call = strconv.Itoa(i)
+				s.Reserve(b.Context(), reserves)
+			}
+		})
+	}
+}

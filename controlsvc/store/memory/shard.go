@@ -1,0 +1,121 @@
+package memory
+
+import (
+	"container/heap"
+	"hash/maphash"
+	"sync"
+
+	"sluice/shared/instant"
+)
+
+// shard is a part of the keys, with a lock of its own: the operations of one key are serial, those of many are not.
+type shard struct {
+	mu   sync.Mutex
+	keys map[string]*key
+	// newest and oldest are the ends of the order of use.
+	newest, oldest *key
+	expiring       byExpiry
+}
+
+// sweepPerOperation bounds the expired keys that one operation clears away. It is more than the one key that it may add.
+const sweepPerOperation = 4
+
+// with runs an operation on a key, under the shard's lock and at one reading of the clock. A key that is not there is made
+// first, unless make is false: then the operation is not run.
+func (s *Store) with(name string, create bool, operation func(k *key, now instant.Instant)) {
+	shard := &s.shards[maphash.String(s.seed, name)%uint64(len(s.shards))]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	now := s.now()
+	shard.sweep(now)
+	k := shard.keys[name]
+	switch {
+	case k != nil:
+		shard.unlink(k)
+	case !create:
+		return
+	default:
+		if len(shard.keys) >= s.keysPerShard {
+			shard.drop(shard.oldest)
+			s.evicted.Add(1)
+		}
+		k = &key{name: name, grants: map[string]*charge{}, random: maphash.String(s.seed, name) | 1}
+		shard.keys[name] = k
+		heap.Push(&shard.expiring, k)
+	}
+	shard.linkNewest(k)
+	operation(k, now)
+	k.expires = k.emptyAt(now)
+	if k.expires <= now {
+		shard.drop(k)
+		return
+	}
+	heap.Fix(&shard.expiring, k.place)
+}
+
+// sweep drops keys whose last charge has left its window: the expired go before any that is in use.
+func (s *shard) sweep(now instant.Instant) {
+	for range sweepPerOperation {
+		if len(s.expiring) == 0 || s.expiring[0].expires > now {
+			return
+		}
+		s.drop(s.expiring[0])
+	}
+}
+
+func (s *shard) drop(k *key) {
+	s.unlink(k)
+	heap.Remove(&s.expiring, k.place)
+	delete(s.keys, k.name)
+}
+
+func (s *shard) linkNewest(k *key) {
+	k.older, k.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = k
+	}
+	s.newest = k
+	if s.oldest == nil {
+		s.oldest = k
+	}
+}
+
+func (s *shard) unlink(k *key) {
+	if k.older != nil {
+		k.older.newer = k.newer
+	} else {
+		s.oldest = k.newer
+	}
+	if k.newer != nil {
+		k.newer.older = k.older
+	} else {
+		s.newest = k.older
+	}
+	k.older, k.newer = nil, nil
+}
+
+// byExpiry is a heap with the key that expires first on top.
+type byExpiry []*key
+
+func (h byExpiry) Len() int           { return len(h) }
+func (h byExpiry) Less(i, j int) bool { return h[i].expires < h[j].expires }
+func (h byExpiry) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push is heap.Push's.
+func (h *byExpiry) Push(x any) {
+	k := x.(*key) //nolint:forcetypeassert // the heap holds nothing else
+	k.place = len(*h)
+	*h = append(*h, k)
+}
+
+// Pop is heap.Pop's.
+func (h *byExpiry) Pop() any {
+	last := len(*h) - 1
+	k := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return k
+}

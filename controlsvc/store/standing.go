@@ -1,0 +1,87 @@
+package store
+
+import (
+	"math/bits"
+	"time"
+
+	"sluice/controlsvc/authority"
+	"sluice/shared/limit"
+)
+
+// Windows gives one rate for each window of the key, in the policy's order: of rates that share a window, the one with the
+// fewest units holds, and there is one count.
+func Windows(rates []limit.Rate) []limit.Rate {
+	windows := make([]limit.Rate, 0, len(rates))
+	for _, r := range rates {
+		if i := find(windows, r.Window); i >= 0 {
+			windows[i].Units = min(windows[i].Units, r.Units)
+		} else {
+			windows = append(windows, r)
+		}
+	}
+	return windows
+}
+
+func find(windows []limit.Rate, window time.Duration) int {
+	for i := range windows {
+		if windows[i].Window == window {
+			return i
+		}
+	}
+	return -1
+}
+
+// Standing is how full one window is.
+type Standing struct {
+	Used int64
+	// Reset is when the last of it leaves, from now.
+	Reset time.Duration
+}
+
+// States gives a state for each of the rates, from the standings of their Windows.
+func States(rates, windows []limit.Rate, standings []Standing) []authority.State {
+	states := make([]authority.State, len(rates))
+	for i, r := range rates {
+		states[i] = state(r, standings[find(windows, r.Window)])
+	}
+	return states
+}
+
+func state(r limit.Rate, s Standing) authority.State {
+	return authority.State{Rate: r, Remaining: max(0, r.Units-s.Used), Reset: s.Reset}
+}
+
+// Least gives the state of the rate with the smallest remaining share of its units, the earlier where two are equal.
+func Least(rates, windows []limit.Rate, standings []Standing) authority.State {
+	least := state(rates[0], standings[0])
+	for _, r := range rates[1:] {
+		if s := state(r, standings[find(windows, r.Window)]); lessShare(s, least) {
+			least = s
+		}
+	}
+	return least
+}
+
+// lessShare compares a.Remaining ÷ a.Rate.Units with b's, without rounding; nothing of nothing is a share of 0.
+func lessShare(a, b authority.State) bool {
+	if a.Remaining == 0 || b.Remaining == 0 {
+		return a.Remaining == 0 && b.Remaining > 0
+	}
+	aHigh, aLow := bits.Mul64(uint64(a.Remaining), uint64(b.Rate.Units))
+	bHigh, bLow := bits.Mul64(uint64(b.Remaining), uint64(a.Rate.Units))
+	return aHigh < bHigh || aHigh == bHigh && aLow < bLow
+}
+
+// How long a worker may deny by leases of others, which may come back: 1/20 of the window, within bounds.
+const (
+	pauseShare = 20
+	minPause   = 20 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// Denial tells when to ask again: retryAfter is when enough is free if all leases are spent at their ends, certain is when
+// it would be if none were there (at most retryAfter), window is that of the rate that denies for the longest.
+func Denial(retryAfter, certain, window time.Duration) authority.Denial {
+	pause := min(max(window/pauseShare, minPause), maxPause)
+	return authority.Denial{RetryAfter: retryAfter, DenyFor: min(retryAfter, max(certain, pause))}
+}

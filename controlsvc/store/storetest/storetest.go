@@ -1,0 +1,116 @@
+// Package storetest is the conformance suite of authority.Store: what every store must do, run on each of them.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"sluice/controlsvc/authority"
+	"sluice/shared/limit"
+)
+
+// Harness is one store to test, empty, and what the suite may do with it. It lives as long as the test that opened it.
+type Harness struct {
+	Store authority.Store
+	// Advance lets time pass on the store's clock, which stands still otherwise, or lets it step back. nil: the clock is
+	// real; then only what does not depend on the time is tested, and no duration is looked at.
+	Advance func(d time.Duration)
+	// Entries gives how many charges are stored for each rate of a key. nil: it cannot be told.
+	Entries func(key authority.Key) []int
+	// Lifetimes gives how long all that is stored for each rate of a key will live if nobody touches it, the shortest
+	// where it is several things; 0 where nothing is stored. nil: nothing to tell.
+	Lifetimes func(key authority.Key) []time.Duration
+}
+
+// Run runs the suite. open gives a store that no other test uses at the same time; it fails the test where it cannot.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) { s.run(t, open(t)) })
+	}
+	t.Run("a flood", func(t *testing.T) { testFlood(t, open(t)) })
+	t.Run("a batch", func(t *testing.T) { testBatch(t, open(t)) })
+	t.Run("hostile names", func(t *testing.T) { testHostileNames(t, open(t)) })
+	t.Run("operations that are wrong", func(t *testing.T) { testWrong(t, open(t)) })
+	t.Run("one entry for each charge", func(t *testing.T) { testEntries(t, open(t)) })
+	t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })
+	t.Run("how long a key lives", func(t *testing.T) { testLifetimes(t, open(t)) })
+	t.Run("workers", func(t *testing.T) { testWorkers(t, open(t)) })
+	t.Run("a context that has ended", func(t *testing.T) { testEnded(t, open(t)) })
+	t.Run("like the oracle", func(t *testing.T) { testLikeOracle(t, open(t)) })
+	t.Run("whatever the clock does", func(t *testing.T) { testClockStepsBack(t, open(t)) })
+}
+
+// exact says whether durations are exact: the clock stands still while an operation is under way.
+func (h Harness) exact() bool { return h.Advance != nil }
+
+// needsClock ends a test that has nothing to say on a real clock.
+func (h Harness) needsClock(t *testing.T) bool {
+	t.Helper()
+	if h.exact() {
+		return true
+	}
+	t.Log("this store's clock is real: nothing to test here")
+	return false
+}
+
+func (h Harness) reserve(t testing.TB, r authority.Reserve) authority.Reserved {
+	t.Helper()
+	out := h.Store.Reserve(context.Background(), []authority.Reserve{r})
+	if len(out) != 1 {
+		t.Fatalf("%d results of one reserve", len(out))
+	}
+	if out[0].Err != nil {
+		t.Fatalf("reserve %+v: %v", r, out[0].Err)
+	}
+	return out[0]
+}
+
+func (h Harness) settle(t testing.TB, s authority.Settle) {
+	t.Helper()
+	wantNoErrors(t, h.Store.Settle(context.Background(), []authority.Settle{s}))
+}
+
+func (h Harness) cancel(t testing.TB, c authority.Cancel) {
+	t.Helper()
+	wantNoErrors(t, h.Store.Cancel(context.Background(), []authority.Cancel{c}))
+}
+
+func (h Harness) record(t testing.TB, r authority.Record) {
+	t.Helper()
+	wantNoErrors(t, h.Store.Record(context.Background(), []authority.Record{r}))
+}
+
+func (h Harness) peek(t testing.TB, key authority.Key) []authority.State {
+	t.Helper()
+	states, err := h.Store.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatalf("peek: %v", err)
+	}
+	if len(states) != len(key.Rates) {
+		t.Fatalf("%d states of %d rates", len(states), len(key.Rates))
+	}
+	return states
+}
+
+func wantNoErrors(t testing.TB, errs []error) {
+	t.Helper()
+	if len(errs) != 1 || errs[0] != nil {
+		t.Fatalf("errors of one operation: %v", errs)
+	}
+}
+
+// key gives a key under rates such as "10/100s".
+func key(name string, rates ...string) authority.Key {
+	k := authority.Key{Name: "test/" + name, Algorithm: limit.SlidingLog}
+	for _, text := range rates {
+		r, err := limit.ParseRate(text)
+		if err != nil {
+			panic(fmt.Sprintf("the suite itself is wrong: %v", err))
+		}
+		k.Rates = append(k.Rates, r)
+	}
+	return k
+}
