@@ -56,12 +56,16 @@ func FreeAddress() (string, error) {
 
 func address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
 
-// retryBind calls start until it fails in another way than ErrAddressInUse, or succeeds, a bounded number of times.
-func retryBind[T any](ctx context.Context, start func() (T, error)) (T, error) {
+// retryBind calls start until it fails in another way than ErrAddressInUse, or succeeds, a bounded number of times. Where
+// it fails there is no result.
+func retryBind[T any](ctx context.Context, start func() (*T, error)) (*T, error) {
 	for try := 1; ; try++ {
 		result, err := start()
-		if err == nil || !errors.Is(err, ErrAddressInUse) || try == portTries || ctx.Err() != nil {
-			return result, err
+		if err == nil {
+			return result, nil
+		}
+		if !errors.Is(err, ErrAddressInUse) || try == portTries || ctx.Err() != nil {
+			return nil, err
 		}
 	}
 }

@@ -140,6 +140,14 @@ func (p *Process) Output() string { return p.output.String() }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.ended }
 
+// Status is the exit status of a process that has ended by itself, -1 of any other.
+func (p *Process) Status() int {
+	if !p.Ended() {
+		return -1
+	}
+	return p.command.ProcessState.ExitCode()
+}
+
 // Ended says whether the process has ended.
 func (p *Process) Ended() bool {
 	select {

@@ -170,15 +170,15 @@ func TestRetryBind(t *testing.T) {
 		{"always taken", []error{ErrAddressInUse, ErrAddressInUse, ErrAddressInUse, ErrAddressInUse, ErrAddressInUse}, portTries, false},
 	} {
 		calls := 0
-		_, err := retryBind(t.Context(), func() (int, error) {
+		result, err := retryBind(t.Context(), func() (*int, error) {
 			calls++
 			if calls <= len(test.fails) {
-				return 0, test.fails[calls-1]
+				return &calls, test.fails[calls-1]
 			}
-			return 1, nil
+			return &calls, nil
 		})
-		if calls != test.calls || (err == nil) != test.ok {
-			t.Errorf("%s: %d calls, error %v", test.name, calls, err)
+		if calls != test.calls || (err == nil) != test.ok || (result != nil) != test.ok {
+			t.Errorf("%s: %d calls, result %v, error %v", test.name, calls, result, err)
 		}
 	}
 }

@@ -3,12 +3,14 @@ package demo
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"sluice/envoy"
@@ -65,11 +67,9 @@ func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(config.Progress, "starting %d Envoys with %d workers each: %s\n", envoys, workers, config.Envoy)
-	for range envoys {
-		if err := f.startEnvoy(ctx, config, upstream); err != nil {
-			return nil, err
-		}
+	fmt.Fprintf(config.Progress, "starting %d Envoys with %d workers each, which takes some seconds: %s\n", envoys, workers, config.Envoy)
+	if err := f.startEnvoys(ctx, config, upstream); err != nil {
+		return nil, err
 	}
 	for _, address := range f.listeners() {
 		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-tenant-id": "probe"}, "", filterReadyWithin); err != nil {
@@ -104,17 +104,28 @@ func (f *fleet) startUpstream(ctx context.Context) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-func (f *fleet) startEnvoy(ctx context.Context, config Config, upstream string) error {
+// startEnvoys starts them side by side, for each compiles the filter, which takes seconds.
+func (f *fleet) startEnvoys(ctx context.Context, config Config, upstream string) error {
 	bootstrap, err := envoy.Bootstrap{Upstream: upstream, Control: f.service.GRPC, Wasm: config.Wasm}.JSON()
 	if err != nil {
 		return err
 	}
-	e, err := rig.StartEnvoy(ctx, rig.EnvoyOptions{Binary: config.Envoy, Bootstrap: bootstrap, Concurrency: workers})
-	if err != nil {
-		return err
+	started := make([]*rig.Envoy, envoys)
+	failures := make([]error, envoys)
+	var starting sync.WaitGroup
+	for i := range started {
+		starting.Go(func() {
+			options := rig.EnvoyOptions{Binary: config.Envoy, Bootstrap: bootstrap, Concurrency: workers}
+			started[i], failures[i] = rig.StartEnvoy(ctx, options)
+		})
 	}
-	f.envoys = append(f.envoys, e)
-	return nil
+	starting.Wait()
+	for _, e := range started {
+		if e != nil {
+			f.envoys = append(f.envoys, e)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // watch ends the demo when one of its processes ends.

@@ -15,7 +15,7 @@ import (
 
 // The traffic: acme far over its limit, the other two below theirs.
 const (
-	acmePerSecond    = 300
+	acmePerSecond    = 500
 	globexPerSecond  = 50
 	initechPerSecond = 30
 	reportsPerSecond = 4

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"sluice/testharness/load"
+	"sluice/testharness/oracle"
+)
+
+// seen is what a flow's client saw.
+type seen struct {
+	left                     []time.Duration
+	admitted                 []oracle.Interval
+	denied, failed, behind   int
+	latency, admittedLatency load.Histogram
+}
+
+func (s *seen) observe(r load.Record) {
+	switch {
+	case r.Admitted():
+		s.admitted = append(s.admitted, oracle.Interval{Left: r.Left, Answered: r.Answered, Units: 1})
+		s.admittedLatency.Add(r.Latency())
+	case r.Denied():
+		s.denied++
+	default:
+		s.failed++
+	}
+	s.left = append(s.left, r.Left)
+	s.latency.Add(r.Latency())
+}
+
+func (s *seen) log(t *testing.T, name string) {
+	t.Helper()
+	t.Logf("%s: %d sent, %d admitted, %d denied, %d failed; p50 %v, p99 %v, worst %v; of the admitted p50 %v, p99 %v", name,
+		len(s.left), len(s.admitted), s.denied, s.failed,
+		s.latency.Quantile(0.5), s.latency.Quantile(0.99), s.latency.Max(),
+		s.admittedLatency.Quantile(0.5), s.admittedLatency.Quantile(0.99))
+}
+
+// checkHeld: no window held more than a rate's units.
+func checkHeld(t *testing.T, name string, admissions []oracle.Interval, rates ...oracle.Rate) {
+	t.Helper()
+	for _, rate := range rates {
+		worst := oracle.WorstWindow(admissions, rate.Window)
+		t.Logf("%s: worst window %d of %d/%v", name, worst, rate.Units, rate.Window)
+		if worst > rate.Units {
+			t.Errorf("%s: %d were admitted within %v, where %d may be", name, worst, rate.Window, rate.Units)
+		}
+	}
+}
+
+func poisson(perSecond float64, seed uint64) load.Arrivals {
+	return load.Poisson(perSecond, rand.New(rand.NewPCG(seed, 0)))
+}
+
+func request(method, path, tenant string) load.Request {
+	return load.NewRequest(method, path, [][2]string{{"x-tenant-id", tenant}}, "")
+}
+
+// TestFlood: one key, fifteen times its limit, through both Envoys and all of their workers. At no instant had more than
+// the limit been admitted within the window before it; hardly less than was possible was; and a tenant within its limit
+// notices nothing.
+func TestFlood(t *testing.T) {
+	for _, store := range []struct {
+		name string
+		kind storeKind
+	}{{"memory", inMemory}, {"redis", onRedis}} {
+		t.Run(store.name, func(t *testing.T) {
+			serve(t, store.kind)
+			flood(t, 5*time.Second)
+		})
+	}
+}
+
+func flood(t *testing.T, lasts time.Duration) {
+	t.Helper()
+	rate := oracle.Rate{Units: 100, Window: time.Second}
+	requestsBefore, callsBefore := filterStats(t, "requests"), filterStats(t, "calls")
+	var flooding, calm seen
+	err := load.Run(t.Context(), load.Options{
+		Targets: listeners(),
+		Flows: []load.Flow{
+			{Request: request(http.MethodGet, "/flood", "flooding"), Arrivals: poisson(1500, 1), Connections: 12},
+			{Request: request(http.MethodGet, "/flood", "calm"), Arrivals: poisson(40, 2), Connections: 4},
+		},
+		For:     lasts,
+		Observe: func(r load.Record) { [2]*seen{&flooding, &calm}[r.Flow].observe(r) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flooding.log(t, "flooding")
+	calm.log(t, "calm")
+	checkHeld(t, "flooding", flooding.admitted, rate)
+	possible := load.Possible(flooding.left, rate)
+	share := float64(len(flooding.admitted)) / float64(possible)
+	t.Logf("admitted %d of %d possible: %.3f", len(flooding.admitted), possible, share)
+	if share < 0.97 {
+		t.Errorf("%.3f of the possible were admitted, want at least 0.97", share)
+	}
+	if flooding.failed+calm.failed+calm.denied > 0 {
+		t.Errorf("%d and %d failed, and %d within their limit were denied", flooding.failed, calm.failed, calm.denied)
+	}
+	time.Sleep(100 * time.Millisecond) // the filter's counters come with a tick
+	requests, calls := filterStats(t, "requests")-requestsBefore, filterStats(t, "calls")-callsBefore
+	t.Logf("%d requests, %d calls: %.3f a request", requests, calls, float64(calls)/float64(requests))
+	if calls > requests/2 {
+		t.Errorf("%d calls for %d requests, most of which a standing denial answers", calls, requests)
+	}
+}
