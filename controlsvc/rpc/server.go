@@ -66,6 +66,7 @@ const (
 type Server struct {
 	config Config
 	grpc   *grpc.Server
+	guard  *guard
 	health *health.Server
 }
 
@@ -78,12 +79,12 @@ func New(config Config) *Server {
 		config.MaxInFlight = DefaultMaxInFlight
 	}
 	s := &Server{config: config, health: health.NewServer()}
-	guard := &guard{
+	s.guard = &guard{
 		observer: config.Observer, logger: config.Logger, timeout: config.CallTimeout, slots: make(chan struct{}, config.MaxInFlight),
 	}
 	options := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(guard.unary),
-		grpc.StreamInterceptor(guard.stream),
+		grpc.ChainUnaryInterceptor(s.guard.unary),
+		grpc.StreamInterceptor(s.guard.stream),
 		grpc.ForceServerCodecV2(lenient{encoding.GetCodecV2(protobuf.Name)}),
 		grpc.MaxRecvMsgSize(wire.MaxMessageSize),
 		grpc.MaxSendMsgSize(wire.MaxMessageSize),
@@ -115,6 +116,9 @@ func (s *Server) SetServing(serving bool) {
 	s.health.SetServingStatus("", status)
 	s.health.SetServingStatus(sluicev1.Control_ServiceDesc.ServiceName, status)
 }
+
+// InFlight is how many calls are under way.
+func (s *Server) InFlight() int { return len(s.guard.slots) }
 
 // Serve answers calls until Stop; nil after a Stop.
 func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }

@@ -85,11 +85,14 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Owed reports a number that is asked for at each scrape: the charges that wait to be taken back.
-func (m *Metrics) Owed(now func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sluice_owed_charges", Help: "Charges that nobody was admitted for and that wait for the store, to be taken back.",
-	}, func() float64 { return float64(now()) }))
+// Watch reports numbers that are asked for at each scrape: the charges that wait to be taken back, and the calls under
+// way. It may be called once.
+func (m *Metrics) Watch(owed, inFlight func() int) {
+	gauge := func(name, help string, now func() int) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(now()) }))
+	}
+	gauge("sluice_owed_charges", "Charges that nobody was admitted for and that wait for the store, to be taken back.", owed)
+	gauge("sluice_in_flight", "Calls under way.", inFlight)
 }
 
 // Handler serves the metrics in the formats that Prometheus reads.

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sluice/controlsvc/authority"
+)
+
+// readiness is whether the service can answer.
+type readiness struct {
+	authority *authority.Authority
+	store     authority.Store
+	// timeout is how long the store may take to answer.
+	timeout time.Duration
+	logger  *slog.Logger
+	// stopping is set once, when the service is about to end.
+	stopping atomic.Bool
+	// What the last check of attend's said.
+	ready, known bool
+}
+
+var (
+	errNoPolicy = errors.New("no policy is in force")
+	errStopping = errors.New("the service is stopping")
+)
+
+// check says why the service cannot answer; nil where it can.
+func (r *readiness) check(ctx context.Context) error {
+	if r.stopping.Load() {
+		return errStopping
+	}
+	if r.authority.Policy() == nil {
+		return errNoPolicy
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	if err := r.store.Ping(ctx); err != nil {
+		return fmt.Errorf("the store does not answer within %v: %w", r.timeout, err)
+	}
+	return nil
+}
+
+const (
+	// attendEvery is how soon the store is tried again with what it is owed.
+	attendEvery = 250 * time.Millisecond
+	// checkEvery is after how many of those gRPC's health is brought up to date.
+	checkEvery = 4
+)
+
+// attend keeps gRPC's health true and pays the store what it is owed, until the context ends.
+func (r *readiness) attend(ctx context.Context, after func(time.Duration) <-chan time.Time, serving func(bool)) {
+	for turn := 0; ctx.Err() == nil; turn++ {
+		if turn%checkEvery == 0 {
+			r.update(r.check(ctx), serving)
+		}
+		if r.authority.Owed() > 0 && r.ready {
+			r.repay(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-after(attendEvery):
+		}
+	}
+}
+
+// update tells gRPC's health, and the log where it has changed.
+func (r *readiness) update(err error, serving func(bool)) {
+	ready := err == nil
+	serving(ready)
+	switch {
+	case ready && r.known && !r.ready:
+		r.logger.Info("ready again")
+	case !ready && (r.ready || !r.known):
+		r.logger.Warn("not ready", "why", err.Error())
+	}
+	r.ready, r.known = ready, true
+}
+
+func (r *readiness) repay(ctx context.Context) {
+	// Debts are paid in batches, and each may take as long as a call.
+	ctx, cancel := context.WithTimeout(ctx, 10*r.timeout)
+	defer cancel()
+	if err := r.authority.Repay(ctx); err != nil {
+		r.logger.Warn("charges that nobody was admitted for are still held", "charges", r.authority.Owed(), "why", err.Error())
+	}
+}
+
+// newHandler serves what operators ask for.
+func newHandler(r *readiness, metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, request *http.Request) {
+		if err := r.check(request.Context()); err != nil {
+			answer(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ready")
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/policyfile"
+	"sluice/controlsvc/rpc"
+	"sluice/controlsvc/telemetry"
+)
+
+// Bounds on what callers may hold open.
+const (
+	maxGRPCConnections = 4096
+	maxHTTPConnections = 64
+	maxHTTPHeaderBytes = 16 << 10
+)
+
+// serving is a service that runs.
+type serving struct {
+	options   options
+	logger    *slog.Logger
+	metrics   *telemetry.Metrics
+	authority *authority.Authority
+	readiness *readiness
+	rpc       *rpc.Server
+	http      *http.Server
+}
+
+// serve runs the service until the process is told to stop.
+func serve(ctx context.Context, p Process, o options, level slog.Level) (err error) {
+	logger := telemetry.NewLogger(p.Stderr, level)
+	loaded, err := policyfile.Load(o.policy)
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := o.tls.load()
+	if err != nil {
+		return err
+	}
+	var listen net.ListenConfig
+	grpcListener, err := listen.Listen(ctx, "tcp", o.grpc)
+	if err != nil {
+		return fmt.Errorf("--grpc: %w", err)
+	}
+	defer grpcListener.Close()
+	httpListener, err := listen.Listen(ctx, "tcp", o.http)
+	if err != nil {
+		return fmt.Errorf("--http: %w", err)
+	}
+	defer httpListener.Close()
+	raw, err := openStore(p, o, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, raw.Close()) }()
+
+	metrics := telemetry.NewMetrics()
+	store := metrics.Store(raw, p.Now)
+	s := &serving{options: o, logger: logger, metrics: metrics}
+	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: metrics})
+	s.authority.SetPolicy(loaded)
+	metrics.Policy(loaded)
+	s.readiness = &readiness{authority: s.authority, store: store, timeout: o.callTimeout, logger: logger}
+	s.rpc = rpc.New(rpc.Config{
+		Authority: s.authority, Observer: metrics, Logger: logger,
+		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig,
+	})
+	metrics.Watch(s.authority.Owed, s.rpc.InFlight)
+	s.http = &http.Server{
+		Handler:           newHandler(s.readiness, metrics.Handler()),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: maxHTTPHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	fmt.Fprintf(p.Stdout, "sluice serves: grpc %s, http %s, domain %s, %s, policy version %s, store %s\n",
+		grpcListener.Addr(), httpListener.Addr(), loaded.Domain, count(len(loaded.Limits), "limit", "limits"), loaded.Version, storeName(o.store))
+	return s.run(ctx, p, netutil.LimitListener(grpcListener, maxGRPCConnections), netutil.LimitListener(httpListener, maxHTTPConnections))
+}
+
+// run answers on both listeners until a signal, or until one of them fails, and stops gracefully.
+func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener net.Listener) error {
+	stopped, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer release()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+
+	attended, cancel := context.WithCancel(stopped)
+	defer cancel()
+	failures := make(chan error, 2)
+	var all sync.WaitGroup
+	all.Go(func() { failures <- s.rpc.Serve(grpcListener) })
+	all.Go(func() {
+		err := s.http.Serve(httpListener)
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		failures <- err
+	})
+	all.Go(func() { s.readiness.attend(attended, p.After, s.rpc.SetServing) })
+
+	var err error
+	for waiting := true; waiting; {
+		select {
+		case <-reload:
+			s.reload()
+		case <-stopped.Done():
+			waiting = false
+		case err = <-failures:
+			waiting = false
+		}
+	}
+	release() // from here on a signal has its default effect
+	cancel()
+	s.readiness.stopping.Store(true)
+	s.logger.Info("stopping", "within", s.options.shutdownTimeout.String())
+	err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+	all.Wait()
+	s.logger.Info("stopped")
+	return err
+}
+
+// stop ends both servers within the bound, then pays the store what it is owed.
+func (s *serving) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.shutdownTimeout)
+	defer cancel()
+	var err error
+	if cut := s.rpc.Stop(ctx); cut != nil {
+		err = fmt.Errorf("calls under way were cut off after %v", s.options.shutdownTimeout)
+	}
+	if s.http.Shutdown(ctx) != nil {
+		s.http.Close()
+	}
+	if s.authority.Owed() > 0 {
+		s.readiness.repay(ctx)
+	}
+	return err
+}
+
+// reload puts what the policy file says now in force; a file that is invalid changes nothing.
+func (s *serving) reload() {
+	loaded, err := policyfile.Load(s.options.policy)
+	if err != nil {
+		s.logger.Error("the policy stays as it was, for the file is invalid", "file", s.options.policy, "why", err.Error())
+		return
+	}
+	s.authority.SetPolicy(loaded)
+	s.metrics.Policy(loaded)
+	s.logger.Info("policy in force", "version", loaded.Version, "limits", len(loaded.Limits))
+}
