@@ -102,6 +102,15 @@ func TestTrapElsewhere(t *testing.T) {
 	}
 }
 
+// TestTrapStopsTimers: nothing is due any more for an instance that has trapped.
+func TestTrapStopsTimers(t *testing.T) {
+	h := newHost(t, Config{PluginConfig: []byte("configure: tick 10; call svc /x 1000; grpc-call svc s m 1000 x")})
+	h.Worker(0).Request(asked("request", "trap"))
+	if d, due := h.NextEvent(); due || h.Worker(0).TickPeriod() != 0 {
+		t.Errorf("something is due in %v; the tick is %v", d, h.Worker(0).TickPeriod())
+	}
+}
+
 // TestReload: a new instance, configured anew, that knows nothing of the old one.
 func TestReload(t *testing.T) {
 	answered := 0

@@ -78,11 +78,11 @@ func (f hostFunction) bind() api.GoModuleFunc {
 	}
 }
 
-// effectiveContext is the one that the guest has set, while it exists, or else
-// the callback's own.
+// effectiveContext is the one that the guest has set, or else the callback's own.
+// None ends while a callback runs.
 func (v *vm) effectiveContext() *guestContext {
-	if e := v.effective; e != nil && v.contexts[e.id] == e {
-		return e
+	if v.effective != nil {
+		return v.effective
 	}
 	return v.current
 }

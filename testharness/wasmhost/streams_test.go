@@ -220,3 +220,20 @@ func TestProperties(t *testing.T) {
 		prop source address -> 0 "127.0.0.1:50000"
 		prop connection_id -> 0 "\x01\x00\x00\x00\x00\x00\x00\x00"`)
 }
+
+// TestEffectiveContext holds for the rest of the callback, and no longer.
+func TestEffectiveContext(t *testing.T) {
+	h := newHost(t, Config{PluginConfig: []byte("configure: tick 10\ntick: header 0 :path; effective it; header 0 :path; prop source address; effective 0; header 0 :path; effective it")})
+	h.Worker(0).Request(asked("request", "remember it; pause"))
+	transcript(h)
+	h.Advance(20 * time.Millisecond)
+	checkLines(t, transcript(h), strings.Repeat(`
+		on_tick root
+		header 0 :path -> 2
+		effective it -> 0
+		header 0 :path -> 0 "/x"
+		prop source address -> 0 "127.0.0.1:50000"
+		effective 0 -> 0
+		header 0 :path -> 2
+		effective it -> 0`, 2))
+}
