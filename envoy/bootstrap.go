@@ -52,10 +52,10 @@ func (b Bootstrap) JSON() ([]byte, error) {
 		if address == "" {
 			continue
 		}
-		resources.field("clusters").named(name).field("load_assignment").field("endpoints").index(0).
-			field("lb_endpoints").index(0).field("endpoint").setAddress(address)
+		resources.field("clusters").named(name).field("load_assignment").field("endpoints").first().
+			field("lb_endpoints").first().field("endpoint").setAddress(address)
 	}
-	b.editFilters(listener.field("filter_chains").index(0).field("filters").index(0).field("typed_config"))
+	b.editFilters(listener.field("filter_chains").first().field("filters").first().field("typed_config"))
 	if e.err != nil {
 		return nil, e.err
 	}

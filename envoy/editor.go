@@ -32,12 +32,13 @@ func (n node) field(name string) node {
 	return node{n.editor, child, n.path + "." + name}
 }
 
-func (n node) index(i int) node {
+// first gives the first item of a list.
+func (n node) first() node {
 	list, isList := n.value.([]any)
-	if !isList || i >= len(list) {
-		return n.fail("a list with an item " + strconv.Itoa(i))
+	if !isList || len(list) == 0 {
+		return n.fail("a list with an item")
 	}
-	return node{n.editor, list[i], n.path + "[" + strconv.Itoa(i) + "]"}
+	return node{n.editor, list[0], n.path + "[0]"}
 }
 
 // named finds the item of a list of objects that has that name.

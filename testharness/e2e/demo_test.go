@@ -103,8 +103,10 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("it does not end; it printed:\n%s", p.Output())
 	}
 	t.Log(p.Output())
-	for _, want := range []string{"acme", "globex", "initech", "POST /v1/reports", "of 100/s", "of 10/s", "of 600/m",
-		"decided without a call:", "Every window held"} {
+	for _, want := range []string{
+		"acme", "globex", "initech", "POST /v1/reports", "of 100/s", "of 10/s", "of 600/m",
+		"decided without a call:", "Every window held",
+	} {
 		if !strings.Contains(p.Output(), want) {
 			t.Errorf("it does not say %q", want)
 		}
@@ -120,6 +122,7 @@ func TestDemo(t *testing.T) {
 // TestDemoStops: Ctrl-C in the midst of the traffic stops everything, in order; and a kill of the command alone, while it
 // still starts things, leaves nothing either.
 func TestDemoStops(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		signal syscall.Signal

@@ -14,7 +14,7 @@ import (
 type seen struct {
 	left                     []time.Duration
 	admitted                 []oracle.Interval
-	denied, failed, behind   int
+	denied, failed           int
 	latency, admittedLatency load.Histogram
 }
 
@@ -79,6 +79,7 @@ func flood(t *testing.T, lasts time.Duration) {
 	t.Helper()
 	rate := oracle.Rate{Units: 100, Window: time.Second}
 	requestsBefore, callsBefore := filterStats(t, "requests"), filterStats(t, "calls")
+	upstreamBefore := fleet.upstreamHits.of("/flood")
 	var flooding, calm seen
 	err := load.Run(t.Context(), load.Options{
 		Targets: listeners(),
@@ -103,6 +104,9 @@ func flood(t *testing.T, lasts time.Duration) {
 	}
 	if flooding.failed+calm.failed+calm.denied > 0 {
 		t.Errorf("%d and %d failed, and %d within their limit were denied", flooding.failed, calm.failed, calm.denied)
+	}
+	if through := fleet.upstreamHits.of("/flood") - upstreamBefore; through != int64(len(flooding.admitted)+len(calm.admitted)) {
+		t.Errorf("%d came through to the upstream, which is not what the clients saw", through)
 	}
 	time.Sleep(100 * time.Millisecond) // the filter's counters come with a tick
 	requests, calls := filterStats(t, "requests")-requestsBefore, filterStats(t, "calls")-callsBefore

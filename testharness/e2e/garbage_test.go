@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -167,11 +168,7 @@ func TestGarbage(t *testing.T) {
 func (b *babbler) heard() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	said := make(map[string]int, len(b.said))
-	for name, n := range b.said {
-		said[name] = n
-	}
-	return said
+	return maps.Clone(b.said)
 }
 
 // checkAway sends a request under each choice; one is to come back at once, or after the timeout, and as chosen.

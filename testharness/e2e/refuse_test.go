@@ -12,6 +12,7 @@ import (
 
 // TestEnvoyRefusesBadConfiguration: Envoy does not start, and its log says what is wrong.
 func TestEnvoyRefusesBadConfiguration(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		plugin any

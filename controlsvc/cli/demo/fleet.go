@@ -95,7 +95,7 @@ func (f *fleet) startUpstream(ctx context.Context) (address string, err error) {
 	}
 	f.upstream = &http.Server{
 		ReadHeaderTimeout: 5 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("content-type", "text/plain")
 			_, _ = io.WriteString(w, "hello from the upstream\n")
 		}),

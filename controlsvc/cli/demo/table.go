@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ func (t *tally) table() string {
 	const layout = "%-28s %9s %9s %9s %9s %9s   %s\n"
 	var b strings.Builder
 	fmt.Fprintf(&b, layout, fmt.Sprintf("after %.1f s", t.elapsed.Seconds()), "sent", "admitted", "denied", "p50", "p99", "worst window")
-	for _, row := range append(t.rows[:len(t.rows):len(t.rows)], &t.all) {
+	for _, row := range append(slices.Clip(t.rows), &t.all) {
 		worst := ""
 		if row.judge != nil {
 			worst = row.worst()

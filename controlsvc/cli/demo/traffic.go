@@ -33,9 +33,8 @@ func traffic(seed uint64) []load.Flow {
 	flow := func(name, method, path string, perSecond float64, number uint64) load.Flow {
 		headers := [][2]string{{"x-tenant-id", name}}
 		return load.Flow{
-			Name:    name,
-			Request: load.NewRequest(method, path, headers, ""),
-			//nolint:gosec // traffic that can be had again, not secrets
+			Name:     name,
+			Request:  load.NewRequest(method, path, headers, ""),
 			Arrivals: load.Poisson(perSecond, rand.New(rand.NewPCG(seed, number))),
 		}
 	}
