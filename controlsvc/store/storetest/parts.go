@@ -184,7 +184,7 @@ func testWrong(t *testing.T, h Harness) {
 		}
 	}
 	// A lease that no store ever named may come from anywhere; it is not there, and that is all.
-	for _, lease := range []string{"", "l", "l:::", "s:b:1:4", "r:b:1:4", "l:b:1:-4", "l:b:+1:4", "l:*:1:4", lease + "0", strings.Repeat("l", 1<<16)} {
+	for _, lease := range []string{"", "l", "l::::", "s:b::1:4", "r:b::1:4", "l:b::1:-4", "l:b::+1:4", "l:*::1:4", lease + "0", strings.Repeat("l", 1<<16)} {
 		h.settle(t, authority.Settle{Key: good.Key, Lease: lease, Unused: 4})
 	}
 	if got := h.peek(t, good.Key)[0].Remaining; got != 6 {
@@ -339,7 +339,7 @@ func testEnded(t *testing.T, h Harness) {
 	cancel()
 	k := key("ended", "10/1h")
 	errs := []error{h.Store.Reserve(ctx, []authority.Reserve{{Key: k, Call: "a", Want: 1, Min: 1}})[0].Err}
-	errs = append(errs, h.Store.Settle(ctx, []authority.Settle{{Key: k, Lease: "l:a:1:1"}})...)
+	errs = append(errs, h.Store.Settle(ctx, []authority.Settle{{Key: k, Lease: "l:a::1:1"}})...)
 	errs = append(errs, h.Store.Cancel(ctx, []authority.Cancel{{Key: k, Call: "a"}})...)
 	errs = append(errs, h.Store.Record(ctx, []authority.Record{{Key: k, Call: "a", Uses: []authority.Use{{Units: 1}}}})...)
 	_, err := h.Store.Peek(ctx, k)

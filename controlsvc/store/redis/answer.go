@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store"
+	"sluice/shared/limit"
+)
+
+// The places in a reserve's answer; the standings of the windows follow. See operations.reserve in sliding_log.lua.
+const (
+	atUnits = iota
+	atName
+	atStart
+	atEnd
+	atDenied
+	atRetry
+	atCertain
+	atWindow
+	atStandings
+)
+
+// What a reserve's answer says in the place of denied.
+const (
+	deniedForNow  = 1
+	deniedForEver = 2
+)
+
+// errAnswer is what errors about the shape of an answer wrap. It means that a script and this code do not fit.
+var errAnswer = errors.New("an answer that the script does not give")
+
+func readReserved(answer any, rates, windows []limit.Rate) (authority.Reserved, error) {
+	standings, err := readStandings(answer, atStandings, len(windows))
+	if err != nil {
+		return authority.Reserved{}, err
+	}
+	fields := answer.([]any) //nolint:forcetypeassert // readStandings has read it
+	name, ok := fields[atName].(string)
+	if !ok {
+		return authority.Reserved{}, fmt.Errorf("%w: name %v", errAnswer, fields[atName])
+	}
+	fields[atName] = int64(0)
+	n, err := readNumbers(answer, 0, atStandings)
+	if err != nil {
+		return authority.Reserved{}, err
+	}
+	out := authority.Reserved{
+		Lease: name, Units: n[atUnits], StartIn: micros(n[atStart]), EndIn: micros(n[atEnd]),
+		State: store.Least(rates, windows, standings),
+	}
+	switch denies := n[atWindow] - 1; n[atDenied] {
+	case deniedForNow:
+		if denies < 0 || denies >= int64(len(windows)) {
+			return authority.Reserved{}, fmt.Errorf("%w: window %d of %d denies", errAnswer, denies+1, len(windows))
+		}
+		out.Denied = true
+		out.Denial = store.Denial(micros(n[atRetry]), micros(n[atCertain]), windows[denies].Window)
+	case deniedForEver:
+		out.Denied, out.Denial.Never = true, true
+	}
+	return out, nil
+}
+
+func readStandings(answer any, from, windows int) ([]store.Standing, error) {
+	n, err := readNumbers(answer, from, 2*windows)
+	if err != nil {
+		return nil, err
+	}
+	standings := make([]store.Standing, windows)
+	for i := range standings {
+		standings[i] = store.Standing{Used: n[2*i], Reset: micros(n[2*i+1])}
+	}
+	return standings, nil
+}
+
+// readNumbers reads so many numbers of an answer.
+func readNumbers(answer any, from, count int) ([]int64, error) {
+	fields, ok := answer.([]any)
+	if !ok || len(fields) < from+count {
+		return nil, fmt.Errorf("%w: %v", errAnswer, answer)
+	}
+	numbers := make([]int64, count)
+	for i := range numbers {
+		if numbers[i], ok = fields[from+i].(int64); !ok {
+			return nil, fmt.Errorf("%w: %v in place %d", errAnswer, fields[from+i], from+i)
+		}
+	}
+	return numbers, nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,257 @@
+// Package redis is a store in Redis: one server, one with Sentinels, or a cluster. Each operation is one execution of an
+// embedded script, on the keys of one hash tag, at one reading of Redis' clock.
+//
+// What a key holds is named
+//
+//	sluice:{NAME}:sliding_log:WINDOW     its charges within one window, given in microseconds
+//	sluice:{NAME}:sliding_log:WINDOW:n   what they sum up to
+//	sluice:{workers:DOMAIN}              the workers that are connected, and
+//	sluice:{workers:DOMAIN}:rank         the same, in order
+//
+// and everything has a time to live. NAME ends at the last brace, so no two names share a key; a name with a brace of its
+// own is only less well spread over a cluster.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store"
+	"sluice/shared/limit"
+)
+
+// Store implements authority.Store.
+type Store struct {
+	client              goredis.UniversalClient
+	slidingLog, workers script
+}
+
+var _ authority.Store = (*Store)(nil)
+
+func newStore(client goredis.UniversalClient, slidingLog, workers string) *Store {
+	return &Store{client: client, slidingLog: newScript(slidingLog), workers: newScript(workers)}
+}
+
+// batch collects the operations that can be executed, and remembers which those were.
+type batch struct {
+	invocations []invocation
+	place       []int
+}
+
+func (b *batch) add(place int, i invocation) {
+	b.invocations, b.place = append(b.invocations, i), append(b.place, place)
+}
+
+// invoke begins an operation on a key's windows.
+func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate) invocation {
+	i := invocation{script: &s.slidingLog, keys: make([]string, 0, 2*len(windows)), args: make([]any, 0, 16)}
+	i.args = append(i.args, operation)
+	for _, w := range windows {
+		micros := w.Window.Microseconds()
+		charges := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(micros, 10)
+		i.keys = append(i.keys, charges, charges+":n")
+		i.args = append(i.args, micros)
+	}
+	return i
+}
+
+// Reserve implements authority.Store.
+func (s *Store) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
+	out := make([]authority.Reserved, len(operations))
+	windows := make([][]limit.Rate, len(operations))
+	var b batch
+	for place, r := range operations {
+		if out[place].Err = store.CheckReserve(r); out[place].Err != nil {
+			out[place].Err = fmt.Errorf("reserve: %w", out[place].Err)
+			continue
+		}
+		windows[place] = store.Windows(r.Key.Rates)
+		i := s.invoke("reserve", r.Key, windows[place])
+		for _, w := range windows[place] {
+			i.args = append(i.args, w.Units)
+		}
+		// More than fits a double is more than any limit, too.
+		i.args = append(i.args, r.Call, r.Part, min(r.Want, store.MaxHeld), min(r.Min, store.MaxHeld), r.TTL.Microseconds(),
+			r.Horizon.Microseconds())
+		b.add(place, i)
+	}
+	answers, errs := s.run(ctx, b.invocations)
+	for n, place := range b.place {
+		err := errs[n]
+		if err == nil {
+			out[place], err = readReserved(answers[n], operations[place].Key.Rates, windows[place])
+		}
+		if err != nil {
+			out[place] = authority.Reserved{Err: fmt.Errorf("reserve: %w", err)}
+		}
+	}
+	return out
+}
+
+// Settle implements authority.Store.
+func (s *Store) Settle(ctx context.Context, operations []authority.Settle) []error {
+	out := make([]error, len(operations))
+	var b batch
+	for place, o := range operations {
+		if out[place] = store.CheckSettle(o); out[place] != nil {
+			continue
+		}
+		grant, ok := store.ParseGrant(o.Lease)
+		if !ok {
+			continue
+		}
+		groups, kept := store.Divide(grant.Units, o.Uses, o.Unused)
+		i := s.invoke("settle", o.Key, store.Windows(o.Key.Rates))
+		settled := string(store.Settled) + ":" + grant.Call + ":" + grant.Part + ":" + strconv.FormatInt(int64(grant.Minted), 10)
+		i.args = append(i.args, o.Lease, settled, grant.Units, kept)
+		b.add(place, i.with(groups))
+	}
+	return s.finish(ctx, "settle", b, out)
+}
+
+// Cancel implements authority.Store.
+func (s *Store) Cancel(ctx context.Context, operations []authority.Cancel) []error {
+	out := make([]error, len(operations))
+	var b batch
+	for place, o := range operations {
+		if out[place] = store.CheckCancel(o); out[place] != nil {
+			continue
+		}
+		// None of the characters of a call or a part means anything in a pattern.
+		pattern := "[" + string(store.Lease) + string(store.Strict) + "]:" + o.Call + ":"
+		if o.Part != "" {
+			pattern += o.Part + ":"
+		}
+		i := s.invoke("cancel", o.Key, store.Windows(o.Key.Rates))
+		i.args = append(i.args, pattern+"*")
+		b.add(place, i)
+	}
+	return s.finish(ctx, "cancel", b, out)
+}
+
+// Record implements authority.Store.
+func (s *Store) Record(ctx context.Context, operations []authority.Record) []error {
+	out := make([]error, len(operations))
+	var b batch
+	for place, o := range operations {
+		if out[place] = store.CheckRecord(o); out[place] != nil {
+			continue
+		}
+		groups := store.Group(o.Uses)
+		var units int64
+		for _, g := range groups {
+			units += g.Units
+		}
+		if units == 0 {
+			continue
+		}
+		i := s.invoke("record", o.Key, store.Windows(o.Key.Rates))
+		i.args = append(i.args, o.Call, units)
+		b.add(place, i.with(groups))
+	}
+	return s.finish(ctx, "record", b, out)
+}
+
+// with appends ages and units.
+func (i invocation) with(groups []authority.Use) invocation {
+	for _, g := range groups {
+		i.args = append(i.args, g.Age.Microseconds(), g.Units)
+	}
+	return i
+}
+
+// finish executes operations that answer nothing, and puts their errors beside those of the operations that were wrong.
+func (s *Store) finish(ctx context.Context, operation string, b batch, out []error) []error {
+	_, errs := s.run(ctx, b.invocations)
+	for n, place := range b.place {
+		out[place] = errs[n]
+	}
+	for place, err := range out {
+		if err != nil {
+			out[place] = fmt.Errorf("%s: %w", operation, err)
+		}
+	}
+	return out
+}
+
+// Peek implements authority.Store.
+func (s *Store) Peek(ctx context.Context, key authority.Key) ([]authority.State, error) {
+	if err := store.CheckKey(key); err != nil {
+		return nil, fmt.Errorf("peek: %w", err)
+	}
+	windows := store.Windows(key.Rates)
+	answers, errs := s.run(ctx, []invocation{s.invoke("peek", key, windows)})
+	if errs[0] != nil {
+		return nil, fmt.Errorf("peek: %w", errs[0])
+	}
+	standings, err := readStandings(answers[0], 0, len(windows))
+	if err != nil {
+		return nil, fmt.Errorf("peek: %w", err)
+	}
+	return store.States(key.Rates, windows, standings), nil
+}
+
+// Reset implements authority.Store.
+func (s *Store) Reset(ctx context.Context, key authority.Key) error {
+	if err := store.CheckKey(key); err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	if _, errs := s.run(ctx, []invocation{s.invoke("reset", key, store.Windows(key.Rates))}); errs[0] != nil {
+		return fmt.Errorf("reset: %w", errs[0])
+	}
+	return nil
+}
+
+// Connected implements authority.Store.
+func (s *Store) Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (authority.Share, error) {
+	if err := store.CheckConnected(domain, ttl); err != nil {
+		return authority.Share{}, fmt.Errorf("connected: %w", err)
+	}
+	key := "sluice:{workers:" + domain + "}"
+	answers, errs := s.run(ctx, []invocation{{
+		script: &s.workers, keys: []string{key, key + ":rank"},
+		args: []any{fmt.Sprintf("%016x", worker), ttl.Microseconds(), store.MaxWorkers},
+	}})
+	if errs[0] != nil {
+		return authority.Share{}, fmt.Errorf("connected: %w", errs[0])
+	}
+	numbers, err := readNumbers(answers[0], 0, 2)
+	if err != nil {
+		return authority.Share{}, fmt.Errorf("connected: %w", err)
+	}
+	return authority.Share{Workers: uint32(numbers[0]), Rank: uint32(numbers[1])}, nil
+}
+
+// Ping implements authority.Store. Of a cluster, every master must answer.
+func (s *Store) Ping(ctx context.Context) error {
+	err := s.eachServer(ctx, func(ctx context.Context, server *goredis.Client) error { return server.Ping(ctx).Err() })
+	if err != nil {
+		return fmt.Errorf("ping: %w: %w", authority.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Close implements authority.Store.
+func (s *Store) Close() error {
+	if err := s.client.Close(); err != nil && !errors.Is(err, goredis.ErrClosed) {
+		return fmt.Errorf("closing the connections to Redis: %w", err)
+	}
+	return nil
+}
+
+// eachServer runs a function on the server, or on every master of a cluster.
+func (s *Store) eachServer(ctx context.Context, do func(ctx context.Context, server *goredis.Client) error) error {
+	switch client := s.client.(type) {
+	case *goredis.ClusterClient:
+		return client.ForEachMaster(ctx, do) //nolint:wrapcheck // its callers do
+	case *goredis.Client:
+		return do(ctx, client)
+	}
+	return fmt.Errorf("a client of type %T", s.client)
+}

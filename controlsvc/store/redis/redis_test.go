@@ -1,0 +1,207 @@
+package redis
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store"
+	"sluice/controlsvc/store/storetest"
+	"sluice/testharness/rig"
+)
+
+// startServer starts a Redis that ends with the test.
+func startServer(t testing.TB, args ...string) *rig.Redis {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	server, err := rig.StartRedis(ctx, os.Stderr, args...)
+	if err != nil {
+		cancel()
+		t.Fatalf("this test needs a Redis: %v", err)
+	}
+	t.Cleanup(func() {
+		server.Stop()
+		cancel()
+	})
+	return server
+}
+
+func open(t testing.TB, url string) *Store {
+	t.Helper()
+	s, err := Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// The suite on the clock of Redis itself: what does not depend on the time.
+func TestStore(t *testing.T) {
+	server := startServer(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
+		s := open(t, server.URL())
+		empty(t, s)
+		return storetest.Harness{Store: s, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
+	})
+}
+
+// The whole suite, with one command of the scripts replaced: they read the clock of a key that the test moves. All else is
+// as it is shipped, on a real Redis.
+func TestStoreWithClock(t *testing.T) {
+	server := startServer(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
+		s := open(t, server.URL())
+		empty(t, s)
+		return s.withClock(t)
+	})
+}
+
+func (s *Store) withClock(t *testing.T) storetest.Harness {
+	t.Helper()
+	const key, read, instead = "clock", "redis.call('TIME')", "redis.call('LRANGE', 'clock', '0', '1')"
+	replaced := func(source string) string {
+		if strings.Count(source, read) != 1 {
+			t.Fatalf("a script reads the time %d times; want once", strings.Count(source, read))
+		}
+		return strings.Replace(source, read, instead, 1)
+	}
+	clocked := newStore(s.client, replaced(slidingLogSource), replaced(workersSource))
+	now := int64(1_763_719_200_123_456)
+	set := func() {
+		ctx := context.Background()
+		_, err := s.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+			p.Del(ctx, key)
+			p.RPush(ctx, key, strconv.FormatInt(now/1_000_000, 10), strconv.FormatInt(now%1_000_000, 10))
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("setting the clock: %v", err)
+		}
+	}
+	set()
+	advance := func(d time.Duration) {
+		now += d.Microseconds()
+		set()
+	}
+	return storetest.Harness{Store: clocked, Advance: advance, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
+}
+
+func empty(t *testing.T, s *Store) {
+	t.Helper()
+	err := s.eachServer(t.Context(), func(ctx context.Context, server *goredis.Client) error { return server.FlushAll(ctx).Err() })
+	if err != nil {
+		t.Fatalf("emptying Redis: %v", err)
+	}
+}
+
+func (s *Store) entries(t *testing.T) func(authority.Key) []int {
+	return func(key authority.Key) []int {
+		t.Helper()
+		var entries []int
+		keys := s.invoke("", key, store.Windows(key.Rates)).keys
+		for i := 0; i < len(keys); i += 2 {
+			n, err := s.client.ZCard(t.Context(), keys[i]).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries = append(entries, int(n))
+		}
+		return entries
+	}
+}
+
+func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {
+	return func(key authority.Key) []time.Duration {
+		t.Helper()
+		var lifetimes []time.Duration
+		keys := s.invoke("", key, store.Windows(key.Rates)).keys
+		for i := 0; i < len(keys); i += 2 {
+			charges, err := s.client.PTTL(t.Context(), keys[i]).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			account, err := s.client.PTTL(t.Context(), keys[i+1]).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lifetimes = append(lifetimes, min(charges, account))
+		}
+		return lifetimes
+	}
+}
+
+// The suite on a cluster of three masters, on their own clocks.
+func TestStoreOnCluster(t *testing.T) {
+	url := startCluster(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
+		s := open(t, url)
+		empty(t, s)
+		return storetest.Harness{Store: s, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
+	})
+}
+
+// startCluster starts three masters that share the slots.
+func startCluster(t *testing.T) (url string) {
+	t.Helper()
+	const masters, slots = 3, 16384
+	addresses := make([]string, masters)
+	var wait sync.WaitGroup
+	for i := range masters {
+		wait.Go(func() {
+			addresses[i] = startServer(t, "--cluster-enabled", "yes", "--cluster-config-file", t.TempDir()+"/nodes-"+strconv.Itoa(i)+".conf",
+				"--cluster-node-timeout", "2000").Address
+		})
+	}
+	wait.Wait()
+	ctx := t.Context()
+	for i, address := range addresses {
+		client := goredis.NewClient(&goredis.Options{Addr: address})
+		defer client.Close()
+		if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+			t.Fatalf("giving %s its slots: %v", address, err)
+		}
+		host, port, _ := strings.Cut(addresses[0], ":")
+		if err := client.ClusterMeet(ctx, host, port).Err(); i > 0 && err != nil {
+			t.Fatalf("introducing %s: %v", address, err)
+		}
+	}
+	for _, address := range addresses {
+		client := goredis.NewClient(&goredis.Options{Addr: address})
+		defer client.Close()
+		waitFor(t, "the cluster's state to be ok", func() bool {
+			info, err := client.ClusterInfo(ctx).Result()
+			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384")
+		})
+	}
+	return "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
+}
+
+// waitFor polls a real process.
+func waitFor(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	timeout := time.After(20 * time.Second)
+	for !reached() {
+		select {
+		case <-ticker.C:
+		case <-timeout:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"sluice/controlsvc/authority"
+)
+
+//go:embed sliding_log.lua
+var slidingLogSource string
+
+//go:embed workers.lua
+var workersSource string
+
+// script is a Lua script and the name that Redis gives it: its hash. So one that was changed is another, and services of
+// two versions do not disturb each other.
+type script struct{ source, hash string }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
+	return script{source: source, hash: hex.EncodeToString(sum[:])}
+}
+
+// invocation is one execution of a script.
+type invocation struct {
+	script *script
+	keys   []string
+	args   []any
+}
+
+// once is a command that the client sends once. Executed a second time it would charge a second time: a cluster client
+// would otherwise repeat a whole pipeline, answered commands too, where the connection breaks within it. It still follows
+// MOVED and ASK, for such a command was not executed.
+type once struct{ *goredis.Cmd }
+
+// NoRetry implements goredis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// command makes an invocation by hash, or with the script's source.
+func (i invocation) command(ctx context.Context, bySource bool) once {
+	args := make([]any, 0, 3+len(i.keys)+len(i.args))
+	if bySource {
+		args = append(args, "eval", i.script.source)
+	} else {
+		args = append(args, "evalsha", i.script.hash)
+	}
+	args = append(args, strconv.Itoa(len(i.keys)))
+	for _, key := range i.keys {
+		args = append(args, key)
+	}
+	return once{goredis.NewCmd(ctx, append(args, i.args...)...)}
+}
+
+// errRefused is what errors wrap that a script itself answered.
+var errRefused = errors.New("the store refused")
+
+// run executes invocations in one pipeline (one for each node of a cluster), by hash. Those whose script a server does not
+// know go out again with its source, and only those. Answers and errors are in the order of the invocations.
+func (s *Store) run(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
+	answers, errs = make([]any, len(invocations)), make([]error, len(invocations))
+	all := make([]int, len(invocations))
+	for i := range all {
+		all[i] = i
+	}
+	unknown := s.send(ctx, invocations, all, false, answers, errs)
+	s.send(ctx, invocations, unknown, true, answers, errs)
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = explain(err)
+		}
+	}
+	return answers, errs
+}
+
+// send sends some of the invocations, and gives those of them whose script the server does not know.
+func (s *Store) send(
+	ctx context.Context, invocations []invocation, which []int, bySource bool, answers []any, errs []error,
+) (unknown []int) {
+	if len(which) == 0 {
+		return nil
+	}
+	pipeline := s.client.Pipeline()
+	commands := make([]once, 0, len(which))
+	for _, i := range which {
+		command := invocations[i].command(ctx, bySource)
+		commands = append(commands, command)
+		_ = pipeline.Process(ctx, command) // it only queues
+	}
+	_, _ = pipeline.Exec(ctx) // each command has its own error
+	for n, i := range which {
+		answers[i], errs[i] = commands[n].Result()
+		if goredis.HasErrorPrefix(errs[i], "NOSCRIPT") {
+			unknown = append(unknown, i)
+		}
+	}
+	return unknown
+}
+
+// explain says what a caller can decide by: whether the store refused, or was not there to do so.
+func explain(err error) error {
+	if goredis.HasErrorPrefix(err, "FULL") || goredis.HasErrorPrefix(err, "TWICE") {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return fmt.Errorf("%w: %w", authority.ErrUnavailable, err)
+}
