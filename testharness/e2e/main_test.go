@@ -49,7 +49,9 @@ func TestMain(m *testing.M) {
 	}
 	current.stop()
 	for _, e := range fleet.envoys {
-		e.Stop()
+		if e != nil {
+			e.Stop()
+		}
 	}
 	cancel()
 	os.RemoveAll(fleet.directory)

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// envoyReadyWithin is generous: compiling the filter takes seconds, and much more on a machine that is busy otherwise.
+const envoyReadyWithin = 2 * time.Minute
+
 // EnvoyOptions is how to start an Envoy.
 type EnvoyOptions struct {
 	// Binary is what FindEnvoy gave.
@@ -67,7 +70,8 @@ func StartEnvoy(ctx context.Context, options EnvoyOptions) (*Envoy, error) {
 			// Several Envoys on one machine share no memory and take over from no other.
 			"--disable-hot-restart", "--admin-address-path", adminFile,
 		},
-		Ready: func(ctx context.Context) error { return envoy.findAddresses(ctx, adminFile) },
+		Ready:       func(ctx context.Context) error { return envoy.findAddresses(ctx, adminFile) },
+		ReadyWithin: envoyReadyWithin,
 	})
 	if err != nil {
 		return nil, err
@@ -227,8 +231,8 @@ func ValidateBootstrap(ctx context.Context, options EnvoyOptions) error {
 	defer p.Stop()
 	select {
 	case <-p.Done():
-	case <-time.After(DefaultReadyWithin):
-		return fmt.Errorf("envoy --mode validate did not end within %v", DefaultReadyWithin)
+	case <-time.After(envoyReadyWithin):
+		return fmt.Errorf("envoy --mode validate did not end within %v", envoyReadyWithin)
 	}
 	if p.err != nil {
 		return fmt.Errorf("envoy refuses the bootstrap: %w:\n%s", p.err, p.Output())
