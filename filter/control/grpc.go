@@ -2,6 +2,7 @@ package control
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"sluice/filter/host"
@@ -20,12 +21,21 @@ func (c *Client) callHeaders(path string, timeout time.Duration) []host.Header {
 		host.Header{":method", "POST"},
 		host.Header{":scheme", "http"},
 		host.Header{":path", path},
-		host.Header{":authority", c.config.Cluster},
+		host.Header{":authority", authority(c.config.Cluster)},
 		host.Header{"te", "trailers"},
 		host.Header{"content-type", "application/grpc"},
 		host.Header{"grpc-timeout", strconv.FormatInt(int64(timeout/time.Millisecond), 10) + "m"},
 	)
 	return c.headers
+}
+
+// authority is the host that calls to a cluster name: the cluster itself, but of a name such as Istio gives,
+// outbound|9090||sluice.example, what follows the last bar. A proxy in front of the service refuses a host with a bar in it.
+func authority(cluster string) string {
+	if name := cluster[strings.LastIndexByte(cluster, '|')+1:]; name != "" {
+		return name
+	}
+	return cluster
 }
 
 // wholeMillis rounds a timeout up to what the proxy can count in: at least 1 ms.
