@@ -16,6 +16,8 @@ import (
 type readiness struct {
 	authority *authority.Authority
 	store     authority.Store
+	// warning says what about the store puts limits at risk; nil: nothing can.
+	warning func(context.Context) (string, error)
 	// timeout is how long the store may take to answer.
 	timeout time.Duration
 	logger  *slog.Logger
@@ -57,7 +59,9 @@ const (
 func (r *readiness) attend(ctx context.Context, after func(time.Duration) <-chan time.Time, serving func(bool)) {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		if turn%checkEvery == 0 {
-			r.update(r.check(ctx), serving)
+			if err := r.check(ctx); r.update(err, serving) {
+				r.warn(ctx)
+			}
 		}
 		if r.authority.Owed() > 0 && r.ready {
 			r.repay(ctx)
@@ -69,9 +73,10 @@ func (r *readiness) attend(ctx context.Context, after func(time.Duration) <-chan
 	}
 }
 
-// update tells gRPC's health, and the log where it has changed.
-func (r *readiness) update(err error, serving func(bool)) {
+// update tells gRPC's health, and the log where it has changed; true where the service has become ready.
+func (r *readiness) update(err error, serving func(bool)) (became bool) {
 	ready := err == nil
+	became = ready && !r.ready
 	serving(ready)
 	switch {
 	case ready && r.known && !r.ready:
@@ -80,6 +85,23 @@ func (r *readiness) update(err error, serving func(bool)) {
 		r.logger.Warn("not ready", "why", err.Error())
 	}
 	r.ready, r.known = ready, true
+	return became
+}
+
+// warn logs what about the store puts limits at risk, whenever it has come back: it may be another one.
+func (r *readiness) warn(ctx context.Context) {
+	if r.warning == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	warning, err := r.warning(ctx)
+	switch {
+	case err != nil:
+		r.logger.Warn("the store cannot be asked how it is set up", "why", err.Error())
+	case warning != "":
+		r.logger.Warn("the store puts limits at risk", "why", warning)
+	}
 }
 
 func (r *readiness) repay(ctx context.Context) {

@@ -62,19 +62,19 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		return fmt.Errorf("--http: %w", err)
 	}
 	defer httpListener.Close()
-	raw, err := openStore(p, o, logger)
+	raw, err := openStore(p, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, raw.Close()) }()
 
 	metrics := telemetry.NewMetrics()
-	store := metrics.Store(raw, p.Now)
+	store := metrics.Store(raw.Store, p.Now)
 	s := &serving{options: o, logger: logger, metrics: metrics}
 	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: metrics})
 	s.authority.SetPolicy(loaded)
 	metrics.Policy(loaded)
-	s.readiness = &readiness{authority: s.authority, store: store, timeout: o.callTimeout, logger: logger}
+	s.readiness = &readiness{authority: s.authority, store: store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
 	s.rpc = rpc.New(rpc.Config{
 		Authority: s.authority, Observer: metrics, Logger: logger,
 		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig,

@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/store/memory"
+	"sluice/controlsvc/store/redis"
 )
 
 const memoryStore = "memory"
@@ -17,7 +18,7 @@ func knownStore(text string) bool {
 	return text == memoryStore || strings.HasPrefix(text, "redis://") || strings.HasPrefix(text, "rediss://")
 }
 
-// storeName is a store's name without the password that may be in it.
+// storeName is a store's name for people: without what is secret in it, and without parameters.
 func storeName(text string) string {
 	if text == memoryStore {
 		return text
@@ -26,13 +27,25 @@ func storeName(text string) string {
 	if err != nil {
 		return "redis"
 	}
-	return parsed.Redacted()
+	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
+}
+
+// opened is a store, and what is to be looked at once it answers.
+type opened struct {
+	authority.Store
+
+	// warning says what about the store puts limits at risk, though it answers; nil: nothing can.
+	warning func(context.Context) (string, error)
 }
 
 // openStore opens what --store names. A Redis that does not answer yet is no error: the service is not ready until it does.
-func openStore(p Process, o options, _ *slog.Logger) (authority.Store, error) {
+func openStore(p Process, o options) (opened, error) {
 	if o.store == memoryStore {
-		return memory.New(p.Now, o.memoryKeys), nil
+		return opened{Store: memory.New(p.Now, o.memoryKeys)}, nil
 	}
-	return nil, fmt.Errorf("--store %s: this build has only the memory store", storeName(o.store))
+	store, err := redis.Open(o.store)
+	if err != nil {
+		return opened{}, fmt.Errorf("--store %s: %w", storeName(o.store), err)
+	}
+	return opened{Store: store, warning: store.CheckEviction}, nil
 }
