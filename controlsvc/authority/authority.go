@@ -53,6 +53,7 @@ type Authority struct {
 	inForce  atomic.Pointer[ruleBook]
 	contests contests
 	debts    debts
+	sizing   sizing
 	shares   shares
 }
 

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strconv"
 
+	"sluice/shared/instant"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
@@ -30,6 +31,11 @@ type member struct {
 	limit *policy.Limit
 	key   Key
 	cost  int64 // units of one request
+	// ahead is units wanted beyond what the paused requests need: only a lease can hold them.
+	ahead int64
+	// strict: a lease was denied, and the paused requests are to be served without one.
+	strict bool
+	plan   plan
 	// What became of the member's last reserve.
 	part     string
 	reserved Reserved
@@ -38,13 +44,13 @@ type member struct {
 	denies   bool  // the member is why requests of the group are still wanted
 }
 
-// answer answers the asks of a call, in their order. Every grant is a strict charge: it serves requests that were paused
-// before the call was sent.
+// answer answers the asks of a call, in their order. A grant is a lease, or a strict charge, which serves requests that were
+// paused before the call was sent.
 func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.SyncRequest) []wire.AskResult {
 	results := make([]wire.AskResult, len(request.Asks))
 	groups := gather(book, request.Asks, results)
 	call := callName(request.WorkerID, request.CallID)
-	a.reserve(ctx, call, groups, results)
+	a.reserve(ctx, request.WorkerID, call, groups, results)
 	var again []*group
 	for _, g := range groups {
 		if g.retry && ctx.Err() == nil {
@@ -52,7 +58,7 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 		}
 	}
 	if len(again) > 0 {
-		a.reserve(ctx, call, again, results)
+		a.reserve(ctx, request.WorkerID, call, again, results)
 	}
 	for _, g := range groups {
 		a.observe(g, results)
@@ -80,7 +86,7 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 			// The limit does not bind the requests, which go on without it.
 			results[i].Problem = wire.UnknownLimit
 			continue
-		case !validAsk(ask):
+		case !validAsk(ask, l.Mode):
 			// A request that needs what makes no sense can be granted nothing.
 			g.wanted = 0
 		}
@@ -89,11 +95,15 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 			requests = min(ask.Want/ask.Min, int64(ask.Waiting))
 		}
 		g.wanted = min(g.wanted, requests)
-		g.members = append(g.members, member{ask: i, limit: l, key: key, cost: ask.Min})
+		m := member{ask: i, limit: l, key: key, cost: ask.Min}
+		if l.Mode == limit.Lease && ask.Min > 0 {
+			m.ahead = ask.Want - requests*ask.Min
+		}
+		g.members = append(g.members, m)
 	}
 	valid := groups[:0]
 	for _, g := range groups {
-		if g.wanted > 0 && len(g.members) > 0 {
+		if g.valid() {
 			valid = append(valid, g)
 			continue
 		}
@@ -104,25 +114,29 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 	return valid
 }
 
-func validAsk(ask *wire.Ask) bool {
+// valid says whether there is anything to reserve for the group: paused requests, or a lease for those to come.
+func (g *group) valid() bool {
+	return len(g.members) > 0 && g.wanted > 0 || len(g.members) == 1 && g.members[0].ahead > 0
+}
+
+// validAsk says whether an ask makes sense. Only a lease can be asked for while no request waits.
+func validAsk(ask *wire.Ask, mode limit.Mode) bool {
 	return ask.Min >= 1 && ask.Want >= ask.Min && ask.Want <= limit.MaxUnits && policy.ValidKey(ask.Key) &&
-		ask.Waiting >= 1 && ask.Waiting <= maxWaiting
+		(ask.Waiting >= 1 || mode == limit.Lease) && ask.Waiting <= maxWaiting
 }
 
 // reserve makes one attempt for what the groups still want: it reserves on every key, takes back what went beyond the
 // requests that every key granted, and writes the results.
-func (a *Authority) reserve(ctx context.Context, call string, groups []*group, results []wire.AskResult) {
+func (a *Authority) reserve(ctx context.Context, worker uint64, call string, groups []*group, results []wire.AskResult) {
 	// Drawn anew for each attempt, and where a call arrives twice: a cancel of the earlier one's may still be under way.
 	parts := strconv.FormatUint(a.config.Random(), 16)
-	type operation struct {
-		*member
-
-		wanted int64
-	}
-	operations := make([]operation, 0, len(results))
+	now := a.config.Now()
+	operations := make([]*member, 0, len(results))
 	defer func() {
-		for _, o := range operations {
-			o.entry.leave()
+		for _, g := range groups {
+			for i := range g.members {
+				g.members[i].entry.leave()
+			}
 		}
 	}()
 	for _, g := range groups {
@@ -131,7 +145,10 @@ func (a *Authority) reserve(ctx context.Context, call string, groups []*group, r
 			m := &g.members[i]
 			m.part = parts + "." + strconv.Itoa(m.ask)
 			m.entry = a.contests.enter(m.key.Name, len(g.members) > 1)
-			operations = append(operations, operation{m, g.wanted})
+			a.plan(now, worker, g, m)
+			if m.plan.want > 0 {
+				operations = append(operations, m)
+			}
 		}
 	}
 	// One order for every caller: two groups that share keys meet at the first of them, where one is served before the
@@ -139,10 +156,14 @@ func (a *Authority) reserve(ctx context.Context, call string, groups []*group, r
 	sort.SliceStable(operations, func(i, j int) bool { return operations[i].key.Name < operations[j].key.Name })
 	reserves := make([]Reserve, len(operations))
 	for i, o := range operations {
-		reserves[i] = Reserve{Key: o.key, Call: call, Part: o.part, Want: o.wanted * o.cost, Min: o.cost}
+		reserves[i] = Reserve{Key: o.key, Call: call, Part: o.part, Want: o.plan.want, Min: o.plan.least,
+			TTL: o.plan.ttl, Horizon: o.plan.horizon}
 	}
 	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {
 		operations[i].reserved = reserved
+		if reserved.Err == nil {
+			a.sizing.note(operations[i].key.Name, now, reserved.State)
+		}
 	}
 	var charges []giveBack
 	for _, g := range groups {
@@ -157,6 +178,20 @@ func (a *Authority) reserve(ctx context.Context, call string, groups []*group, r
 		a.config.Observer.RolledBack(rolledBack)
 	}
 	for _, g := range groups {
-		g.retry = g.contested(ctx)
+		g.retry = g.leaseDenied() || g.contested(ctx)
+	}
+}
+
+// plan decides what to ask of the store for a member.
+func (a *Authority) plan(now instant.Instant, worker uint64, g *group, m *member) {
+	paused := g.wanted * m.cost
+	m.reserved = Reserved{}
+	m.plan = plan{want: paused, least: m.cost}
+	if m.limit.Mode != limit.Lease || m.strict {
+		return
+	}
+	m.plan = a.sizing.plan(m.key, now, worker, paused, m.ahead, m.cost)
+	if len(g.members) > 1 {
+		m.plan.least = m.cost // what another limit needs as well must not wait for a batch
 	}
 }

@@ -8,10 +8,27 @@ import (
 
 // requests is how many of the group's requests the member's last reserve would do for.
 func (m *member) requests() int64 {
-	if m.reserved.Err != nil {
+	if m.reserved.Err != nil || m.reserved.StartIn > 0 {
 		return 0
 	}
 	return m.reserved.Units / m.cost
+}
+
+// leased says whether the member was granted a lease: it stays with the worker, whatever becomes of the requests.
+func (m *member) leased() bool { return m.plan.ttl > 0 && m.reserved.Units > 0 }
+
+// leaseDenied says whether the group's requests are still wanted because a lease was denied that would have been of use
+// for more than them. They are to be served without one.
+func (g *group) leaseDenied() bool {
+	if len(g.members) != 1 || g.wanted == 0 || g.failed {
+		return false
+	}
+	m := &g.members[0]
+	if m.plan.least <= m.cost || m.reserved.Units > 0 || m.reserved.Denial.Never {
+		return false
+	}
+	m.strict = true
+	return true
 }
 
 // conclude decides how many requests the last attempt serves, writes that to the results, and gives what is to be taken
@@ -25,9 +42,12 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 	var back []giveBack
 	for i := range g.members {
 		m := &g.members[i]
-		m.surplus = max(0, m.reserved.Units-served*m.cost)
+		m.surplus = 0
+		if !m.leased() {
+			m.surplus = max(0, m.reserved.Units-served*m.cost)
+		}
 		switch {
-		case m.reserved.Err != nil || m.surplus > 0 && served == 0:
+		case m.reserved.Err != nil || m.surplus > 0 && served == 0 || failed && m.leased():
 			back = append(back, giveBack{key: m.key, call: call, part: m.part})
 		case m.surplus > 0:
 			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.surplus})
@@ -48,6 +68,15 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 // serve writes what the member's last reserve means for its ask.
 func (m *member) serve(result *wire.AskResult, served, wanted int64) {
 	result.Problem = wire.NoProblem
+	if m.leased() {
+		r := &m.reserved
+		result.Lease, result.Units, result.StartIn, result.EndIn = r.Lease, r.Units, r.StartIn, r.EndIn
+		m.state(result)
+		if r.Denied {
+			m.deny(result)
+		}
+		return
+	}
 	result.Units += served * m.cost
 	m.state(result)
 	if result.Lease == "" && m.surplus == 0 && served > 0 {

@@ -19,6 +19,10 @@ type call struct {
 	deadline instant.Instant
 	// groups are those that it asks for; their members were all paused before it was sent.
 	groups []*group
+	// ahead are keys that it asks for before any request needs them, after those of the groups.
+	ahead []*Key
+	// asks is how many it makes; wants what each of them wants.
+	wants []int64
 	// What it reports, in the order of the request.
 	abandoned, settles, records []*report
 }
@@ -36,9 +40,16 @@ func (c *Client) takeCall() *call {
 // putCall takes back a call that is over; nothing refers to it any more.
 func (c *Client) putCall(cl *call) {
 	clearGroups(cl.groups)
-	*cl = call{groups: cl.groups[:0]}
+	clearKeys(cl.ahead)
+	*cl = call{groups: cl.groups[:0], ahead: cl.ahead[:0], wants: cl.wants[:0]}
 	if len(c.freeCall) < maxCalls {
 		c.freeCall = append(c.freeCall, cl)
+	}
+}
+
+func clearKeys(keys []*Key) {
+	for i := range keys {
+		keys[i] = nil
 	}
 }
 
@@ -62,18 +73,11 @@ func (c *Client) send(now instant.Instant, cl *call) {
 		c.waiting.remove(g)
 		g.call, g.asked = cl, g.members.n
 		cl.deadline = max(cl.deadline, g.members.last.deadline)
-		together := uint32(0)
-		if len(g.keys) > 1 {
-			together = uint32(i + 1)
-		}
-		for j, k := range g.keys {
-			k.underWay = cl
-			cost := g.demands[j].Cost
-			asks = append(asks, wire.Ask{
-				KeyRef: k.Ref, Min: cost, Waiting: uint32(g.members.n), Group: together,
-				Want: min(cost*int64(g.members.n), wire.MaxUnits/cost*cost),
-			})
-		}
+		asks = c.ask(now, cl, g, uint32(i+1), asks)
+	}
+	asks = c.askAhead(now, cl, asks)
+	for i := range asks {
+		cl.wants = append(cl.wants, asks[i].Want)
 	}
 	c.request.Asks = asks
 	c.request.WorkerID, c.request.CallID = c.worker, cl.id
@@ -93,6 +97,39 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	}
 	cl.host = id
 	c.calls = append(c.calls, cl)
+}
+
+// ask appends what a group needs of the store: units of the keys whose leases do not hold enough.
+func (c *Client) ask(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
+	g.held = g.held[:0]
+	lacking := 0
+	for _, d := range g.demands {
+		lacks := d.Lacks(now)
+		g.held = append(g.held, !lacks)
+		if lacks {
+			lacking++
+		}
+	}
+	if lacking < 2 {
+		number = 0
+	}
+	for j, k := range g.keys {
+		k.underWay = cl
+		c.collect(now, k)
+		if g.held[j] {
+			continue
+		}
+		cost := g.demands[j].Cost
+		want := cost * int64(g.members.n)
+		if k.leases() {
+			want += k.Admission.Expected(now)
+		}
+		asks = append(asks, wire.Ask{
+			KeyRef: k.Ref, Min: cost, Waiting: uint32(g.members.n), Group: number,
+			Want: min(want, wire.MaxUnits) / cost * cost,
+		})
+	}
+	return asks
 }
 
 // dispatch sends c.message as a unary gRPC call.
@@ -144,31 +181,49 @@ func (c *Client) ended(now instant.Instant, cl *call, reply host.Reply) {
 	c.answered(now, cl, &response)
 }
 
-// nonsense says why a response cannot be the answer to a call; empty where it can. Only requests that are paused were asked
-// for, so that a grant is spent at its own instant, and there are no leases to spend later.
+// nonsense says why a response cannot be the answer to a call; empty where it can.
 func nonsense(cl *call, response *wire.SyncResponse) string {
-	asks := 0
-	for _, g := range cl.groups {
-		asks += len(g.keys)
-	}
-	if len(response.Results) != asks {
-		return strconv.Itoa(len(response.Results)) + " results for " + strconv.Itoa(asks) + " asks"
+	if len(response.Results) != len(cl.wants) {
+		return strconv.Itoa(len(response.Results)) + " results for " + strconv.Itoa(len(cl.wants)) + " asks"
 	}
 	n := 0
 	for _, g := range cl.groups {
-		for i := range g.keys {
-			result, cost := &response.Results[n], g.demands[i].Cost
-			n++
-			switch {
-			case result.Units < 0 || result.Units > cost*int64(g.asked) || result.Units%cost != 0:
-				return strconv.FormatInt(result.Units, 10) + " units for " + strconv.Itoa(g.asked) + " requests of " +
-					strconv.FormatInt(cost, 10)
-			case result.Units > 0 && result.Problem != wire.NoProblem:
-				return "units and a problem in one result"
-			case result.StartIn != 0 || result.EndIn != 0:
-				return "a lease for requests that are paused"
+		for i, k := range g.keys {
+			if g.held[i] {
+				continue
 			}
+			paused := g.demands[i].Cost * int64(g.asked)
+			if wrong := nonsensical(&response.Results[n], k, g.demands[i].Cost, paused, cl.wants[n]); wrong != "" {
+				return wrong
+			}
+			n++
 		}
+	}
+	for _, k := range cl.ahead {
+		if wrong := nonsensical(&response.Results[n], k, 1, 0, cl.wants[n]); wrong != "" {
+			return wrong
+		}
+		n++
+	}
+	return ""
+}
+
+// nonsensical says why a result cannot answer an ask of want units, of which paused requests need so many; empty where it
+// can. What is no lease is spent at its own instant, by requests that are paused.
+func nonsensical(result *wire.AskResult, k *Key, cost, paused, want int64) string {
+	lease := result.StartIn != 0 || result.EndIn != 0
+	most := paused
+	if lease {
+		most = want
+	}
+	switch {
+	case result.Units < 0 || result.Units > most || result.Units%cost != 0:
+		return strconv.FormatInt(result.Units, 10) + " units for an ask of " + strconv.FormatInt(most, 10) +
+			", by " + strconv.FormatInt(cost, 10)
+	case result.Units > 0 && result.Problem != wire.NoProblem:
+		return "units and a problem in one result"
+	case lease && (!k.leases() || result.EndIn < result.StartIn || result.Lease == ""):
+		return "a lease of a limit that has none"
 	}
 	return ""
 }
@@ -186,6 +241,7 @@ func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResp
 	for i := range results {
 		good = good || results[i].Problem != wire.StoreProblem
 	}
+	cl.noteGrants(results)
 	opened := false
 	if good {
 		if c.breaker.succeeded(len(cl.groups) > 0) {
@@ -195,10 +251,13 @@ func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResp
 		c.Counts.Failures++
 		opened = c.breaker.failed(now, cl.epoch, c.proxy.Random())
 	}
+	c.measure(now.Sub(cl.sent))
 	for _, g := range cl.groups {
-		c.decide(now, cl, g, results[:len(g.keys)])
-		results = results[len(g.keys):]
+		asked := results
+		results = results[g.lacked():]
+		c.decide(now, cl, g, asked[:len(asked)-len(results)])
 	}
+	c.heldAhead(now, cl, results)
 	c.abandonProblems(now, cl, response.Results)
 	c.end(now, cl, true)
 	if opened {
@@ -206,13 +265,48 @@ func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResp
 	}
 }
 
+// noteGrants marks the keys that a call was granted units of: it may not be cancelled there any more.
+func (cl *call) noteGrants(results []wire.AskResult) {
+	n := 0
+	note := func(k *Key) {
+		if results[n].Units > 0 {
+			k.granted = cl.id
+		}
+		n++
+	}
+	for _, g := range cl.groups {
+		for i, k := range g.keys {
+			if !g.held[i] {
+				note(k)
+			}
+		}
+	}
+	for _, k := range cl.ahead {
+		note(k)
+	}
+}
+
 // decide gives a group's members what the store granted, in the order in which they came, and gives the rest back.
-func (c *Client) decide(now instant.Instant, cl *call, g *group, results []wire.AskResult) {
+func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.AskResult) {
+	results := c.results[:0]
+	for i := range g.keys {
+		if g.held[i] {
+			results = append(results, wire.AskResult{Problem: admission.NotAsked})
+			continue
+		}
+		results = append(results, asked[0])
+		asked = asked[1:]
+	}
+	c.results = results
 	answer := admission.NewAnswer(cl.sent, now, c.Input(g.demands), results)
 	for r := g.members.first; r != nil; r = g.members.first {
 		out := answer.Next()
+		if out.Verdict == admission.Ask {
+			c.askAgain(r)
+			continue
+		}
 		if out.Verdict == admission.Admit {
-			c.spent(now, cl, g, results)
+			c.recordFallback(now, g)
 		}
 		c.detach(r)
 		c.listener.Decided(now, r, out)
@@ -221,36 +315,55 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, results []wire.
 		k := g.keys[s.Demand]
 		c.Counts.Surplus += s.Unused
 		due := now.Add(k.reportWithin())
-		c.reports.settle(due, wire.Settle{KeyRef: k.Ref, Lease: s.Lease, Unused: s.Unused}, &c.Counts)
+		c.reports.settle(due, wire.Settle{KeyRef: k.Ref, Lease: s.Lease, Unused: s.Unused}, nil, &c.Counts)
+	}
+	for _, k := range g.keys {
+		c.collect(now, k)
 	}
 }
 
-// spent notes for an admitted request what was spent of the store's grants, and records what was admitted without one.
-func (c *Client) spent(now instant.Instant, cl *call, g *group, results []wire.AskResult) {
-	for i, k := range g.keys {
-		switch {
-		case results[i].Units > 0:
-			k.spent = cl.id
-		case results[i].Problem != wire.UnknownLimit:
-			c.reports.spend(now, k, g.demands[i].Cost, &c.Counts)
+// askAgain lets a request wait for another call: a lease that should have served it is spent.
+func (c *Client) askAgain(r *Request) {
+	g := r.group
+	next := c.waiting.find(g.keys, g.demands)
+	g.members.remove(r)
+	r.group = next
+	next.members.push(r)
+}
+
+// recordFallback notes what of a group was admitted without the store.
+func (c *Client) recordFallback(now instant.Instant, g *group) {
+	for _, k := range g.keys {
+		if units := k.Admission.TakeFallback(); units > 0 {
+			c.reports.spend(now, k, units, &c.Counts)
 		}
 	}
 }
 
 // abandonProblems gives up what an answered call may have been charged where the store's answer was lost. A key that units
-// were spent of in the same call is left out: cancelling would take back what was spent. That costs capacity only.
+// were granted of in the same call is left out: cancelling would take them back while they are spent. That costs capacity only.
 func (c *Client) abandonProblems(now instant.Instant, cl *call, results []wire.AskResult) {
 	var refs []wire.KeyRef
 	within := maxReportDelay
 	n := 0
 	for _, g := range cl.groups {
-		for _, k := range g.keys {
-			if results[n].Problem == wire.StoreProblem && k.spent != cl.id {
+		for i, k := range g.keys {
+			if g.held[i] {
+				continue
+			}
+			if results[n].Problem == wire.StoreProblem && k.granted != cl.id {
 				refs = append(refs, k.Ref)
 				within = min(within, k.reportWithin())
 			}
 			n++
 		}
+	}
+	for _, k := range cl.ahead {
+		if results[n].Problem == wire.StoreProblem && k.granted != cl.id {
+			refs = append(refs, k.Ref)
+			within = min(within, k.reportWithin())
+		}
+		n++
 	}
 	if len(refs) > 0 {
 		c.abandon(now, cl, refs, within)
@@ -264,10 +377,16 @@ func (c *Client) fail(now instant.Instant, cl *call, why string) {
 	var refs []wire.KeyRef
 	within := maxReportDelay
 	for _, g := range cl.groups {
-		for _, k := range g.keys {
-			refs = append(refs, k.Ref)
-			within = min(within, k.reportWithin())
+		for i, k := range g.keys {
+			if !g.held[i] {
+				refs = append(refs, k.Ref)
+				within = min(within, k.reportWithin())
+			}
 		}
+	}
+	for _, k := range cl.ahead {
+		refs = append(refs, k.Ref)
+		within = min(within, k.reportWithin())
 	}
 	if len(refs) > 0 {
 		c.abandon(now, cl, refs, within)
@@ -304,6 +423,10 @@ func (c *Client) end(now instant.Instant, cl *call, answered bool) {
 			k.underWay = nil
 		}
 		c.waiting.release(g)
+	}
+	for _, k := range cl.ahead {
+		k.underWay = nil
+		k.groups--
 	}
 	c.putCall(cl)
 }

@@ -84,12 +84,17 @@ type Client struct {
 	freeCall []*call
 	reports  reports
 	fetch    fetch
-	logged   instant.Instant // when a failure was last logged
+	// leased are the keys that hold leases, wishes those to be asked for before a request needs them.
+	leased, wishes []*Key
+	// round is how long an answer takes, on average.
+	round  time.Duration
+	logged instant.Instant // when a failure was last logged
 
 	// Space that is used again by every call.
 	request        wire.SyncRequest
 	headers        []host.Header
 	message, frame []byte
+	results        []wire.AskResult
 }
 
 // New gives a client that will fetch its policy with the first Tick.
@@ -99,6 +104,7 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 		worker:  proxy.Random(),
 		waiting: groups{byHash: map[uint64]*group{}},
 		paused:  line{which: byDeadline},
+		round:   firstRound,
 		reports: newReports(),
 	}
 	if c.worker == 0 {
@@ -171,6 +177,7 @@ func (c *Client) detach(r *Request) {
 func (c *Client) Tick() {
 	now := c.proxy.Now()
 	c.expire(now)
+	c.tendLeases(now)
 	c.flush(now)
 	c.fetchWhenDue(now)
 	if c.policy == nil || len(c.calls) >= maxCalls {
@@ -218,19 +225,26 @@ func (c *Client) expire(now instant.Instant) {
 func (c *Client) decideAway(now instant.Instant, r *Request) {
 	g := r.group
 	in := c.Input(g.demands)
-	in.Away = true
+	in.Away, in.Again = true, true
 	out := admission.Step(now, in)
-	if out.Verdict == admission.Admit && out.Source == admission.FromFallback {
-		c.Admitted(now, g.keys, g.demands)
+	if out.Verdict == admission.Admit {
+		c.Admitted(now, g.keys)
 	}
 	c.detach(r)
 	c.listener.Decided(now, r, out)
 }
 
-// Admitted notes a request that was admitted without the store's consent; the store is told when it answers again.
-func (c *Client) Admitted(now instant.Instant, keys []*Key, demands []admission.Demand) {
-	for i, k := range keys {
-		c.reports.spend(now, k, demands[i].Cost, &c.Counts)
+// Admitted notes that a request was admitted on the spot. What was admitted without the store's consent is told to the
+// store when it answers again; a lease that runs low or ends soon is followed by another one.
+func (c *Client) Admitted(now instant.Instant, keys []*Key) {
+	for _, k := range keys {
+		if units := k.Admission.TakeFallback(); units > 0 {
+			c.reports.spend(now, k, units, &c.Counts)
+		}
+		c.wish(now, k)
+	}
+	if len(c.wishes) > 0 && len(c.calls) < maxCalls && c.breaker.state == closed {
+		c.send(now, c.takeCall())
 	}
 }
 
@@ -249,11 +263,16 @@ func (c *Client) scan(now instant.Instant) bool {
 	c.lastScan++
 	cl := c.takeCall()
 	asks, size := 0, 0
-	for g := c.waiting.first; g != nil; g = g.after {
+	var after *group
+	for g := c.waiting.first; g != nil; g = after {
+		after = g.after
 		if !g.mayGo(c.lastScan) {
 			for _, k := range g.keys {
 				k.blocked = c.lastScan
 			}
+			continue
+		}
+		if c.decidedMeanwhile(now, g) {
 			continue
 		}
 		asks += len(g.keys)
@@ -269,6 +288,30 @@ func (c *Client) scan(now instant.Instant) bool {
 	}
 	c.send(now, cl)
 	return true
+}
+
+// decidedMeanwhile decides the requests of a waiting group that can be decided on the spot by now, as after a denial or a
+// lease that came for others, and says whether those were all.
+func (c *Client) decidedMeanwhile(now instant.Instant, g *group) bool {
+	for {
+		in := c.Input(g.demands)
+		in.Again = true
+		out := admission.Step(now, in)
+		if out.Verdict == admission.Ask {
+			return false
+		}
+		if out.Verdict == admission.Admit {
+			for _, k := range g.keys {
+				c.wish(now, k)
+			}
+		}
+		r, last := g.members.first, g.members.n == 1
+		c.detach(r)
+		c.listener.Decided(now, r, out)
+		if last {
+			return true
+		}
+	}
 }
 
 func (g *group) mayGo(scan uint64) bool {

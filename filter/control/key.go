@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/shared/admission"
+	"sluice/shared/instant"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
 )
@@ -20,7 +21,11 @@ type Key struct {
 	underWay *call
 	waiting  int    // groups that wait for a call
 	blocked  uint64 // the last scan in which a group that went before waited for it
-	spent    uint64 // the last call whose units of it were spent
+	granted  uint64 // the last call that was granted units of it
+	// leased says that the client looks after the key's leases; wished, that it is to be asked for ahead of need.
+	leased, wished bool
+	// aheadAfter is when asking ahead of need may be worth while again.
+	aheadAfter instant.Instant
 	// record holds the fallback's admissions that no call has carried yet; nil for none.
 	record *report
 }

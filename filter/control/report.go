@@ -24,7 +24,7 @@ type report struct {
 	abandoned wire.Abandoned
 	settle    wire.Settle
 	record    wire.Record
-	// spent is when a record's units were spent, in order. It does not change once a call has carried it.
+	// spent is when a record's or a lease's units were spent, in order. It does not change once a call has carried it.
 	spent []lease.Use
 	key   *Key // a record's
 }
@@ -69,9 +69,10 @@ func (q *reports) abandon(due instant.Instant, abandoned wire.Abandoned, counts 
 	q.due = min(q.due, due)
 }
 
-func (q *reports) settle(due instant.Instant, settle wire.Settle, counts *Counts) {
-	size := refSize(settle.KeyRef) + len(settle.Lease)
-	q.settles = put(q.settles, &report{settle: settle, size: size}, wire.MaxSettles, counts)
+// settle reports a lease: when its units were spent, as far as that is not its end, and how many never will be.
+func (q *reports) settle(due instant.Instant, settle wire.Settle, spent []lease.Use, counts *Counts) {
+	size := refSize(settle.KeyRef) + len(settle.Lease) + 12*len(spent)
+	q.settles = put(q.settles, &report{settle: settle, spent: spent, size: size}, wire.MaxSettles, counts)
 	q.due = min(q.due, due)
 }
 
@@ -111,6 +112,7 @@ func (q *reports) load(now instant.Instant, cl *call, request *wire.SyncRequest)
 		if r.carrier == 0 && r.fits(&left) {
 			r.carrier = cl.id
 			cl.settles = append(cl.settles, r)
+			r.settle.Uses = r.ages(now, r.settle.Uses)
 			request.Settles = append(request.Settles, r.settle)
 		}
 	}
@@ -119,7 +121,7 @@ func (q *reports) load(now instant.Instant, cl *call, request *wire.SyncRequest)
 			r.carrier = cl.id
 			r.letGo() // what is admitted from now on is another record
 			cl.records = append(cl.records, r)
-			r.age(now)
+			r.record.Uses = r.ages(now, r.record.Uses)
 			request.Records = append(request.Records, r.record)
 		}
 	}
@@ -134,12 +136,13 @@ func (r *report) fits(left *int) bool {
 	return true
 }
 
-// age gives the record's uses as of now.
-func (r *report) age(now instant.Instant) {
-	r.record.Uses = r.record.Uses[:0]
+// ages gives the report's uses as of now, in the space of those that were told before.
+func (r *report) ages(now instant.Instant, uses []wire.Use) []wire.Use {
+	uses = uses[:0]
 	for _, use := range r.spent {
-		r.record.Uses = append(r.record.Uses, wire.Use{Age: use.Age(now), Units: use.Units})
+		uses = append(uses, wire.Use{Age: use.Age(now), Units: use.Units})
 	}
+	return uses
 }
 
 // acknowledge marks what the service has dealt with. Indices of what the call did not carry mean nothing.

@@ -71,6 +71,8 @@ type group struct {
 	before, after *group
 	call          *call // nil while it waits
 	asked         int   // members when the call was sent
+	// held are the demands, by index, that the call did not ask for, since leases held enough for a request.
+	held []bool
 }
 
 func hash(keys []*Key, demands []admission.Demand) uint64 {
@@ -176,6 +178,17 @@ func (q *groups) remove(g *group) {
 	}
 }
 
+// lacked is how many of the group's demands its call asked for.
+func (g *group) lacked() int {
+	n := 0
+	for _, held := range g.held {
+		if !held {
+			n++
+		}
+	}
+	return n
+}
+
 // release ends a group that has no members and does not wait any more.
 func (q *groups) release(g *group) {
 	for i, k := range g.keys {
@@ -183,7 +196,7 @@ func (q *groups) release(g *group) {
 		g.keys[i] = nil
 		g.demands[i] = admission.Demand{}
 	}
-	g.keys, g.demands, g.call = g.keys[:0], g.demands[:0], nil
+	g.keys, g.demands, g.held, g.call = g.keys[:0], g.demands[:0], g.held[:0], nil
 	if len(q.free) < maxFree {
 		q.free = append(q.free, g)
 	}

@@ -94,6 +94,7 @@ func (t *keys) shrink() {
 }
 
 func (t *keys) drop(e *entry) {
+	t.client.Drop(e.key)
 	t.unlink(e)
 	delete(e.table, e.bound)
 	t.n--

@@ -99,8 +99,13 @@ func (p *Plugin) CallEnded(call host.CallID, reply host.Reply) {
 	}
 }
 
-// Stop says that the plugin may go at once: what it holds runs out by itself.
-func (p *Plugin) Stop() bool { return true }
+// Stop gives back what the worker holds. The plugin may go at once: what a lost report leaves runs out by itself.
+func (p *Plugin) Stop() bool {
+	if p.client != nil {
+		p.client.Stop()
+	}
+	return true
+}
 
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
 func (p *Plugin) PolicyArrived(next *policy.Policy) { p.keys.setPolicy(next) }
@@ -148,8 +153,8 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	} else if out.Verdict == admission.Deny {
 		s.grpc = p.isGRPC()
 	}
-	if out.Verdict == admission.Admit && out.Source == admission.FromFallback {
-		p.client.Admitted(now, p.bound, p.demands)
+	if out.Verdict == admission.Admit {
+		p.client.Admitted(now, p.bound)
 	}
 	return p.conclude(now, s, out)
 }

@@ -27,6 +27,8 @@ type Input struct {
 	Demands []Demand
 	// Away says that the service does not answer: each limit's on_unavailable decides, and nothing is asked.
 	Away bool
+	// Again says that the request has been stepped before: its demand is known.
+	Again bool
 	// Workers and Rank are the worker's place among the workers connected anywhere, as the service last told: its share of
 	// L units is L / Workers, and one more where Rank < L mod Workers. Workers 0: never told; its share is the whole.
 	Workers, Rank uint32
@@ -111,7 +113,9 @@ func Step(now instant.Instant, in Input) Output {
 	out := Output{Verdict: Admit, Demand: -1}
 	lacking := false
 	for i, d := range in.Demands {
-		d.Key.demand.add(now, d.Cost)
+		if !in.Again {
+			d.Key.demand.add(now, d.Cost)
+		}
 		if !d.Lacks(now) {
 			continue
 		}
@@ -151,7 +155,7 @@ func spend(now instant.Instant, in Input) Output {
 	out.Source = source
 	for _, d := range in.Demands {
 		if d.Lacks(now) {
-			d.Key.spend(now, d.Cost)
+			d.Key.fallBackSpend(now, d.Cost)
 		} else {
 			d.Key.spendLeased(now, d.Cost)
 		}

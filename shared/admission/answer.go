@@ -49,6 +49,11 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 	return a
 }
 
+// Hold takes the store's answer to an ask that no request waits for: a lease for those to come, or a denial of any cost.
+func (k *Key) Hold(sent, received instant.Instant, result wire.AskResult) {
+	NewAnswer(sent, received, Input{Demands: []Demand{{Key: k, Cost: 1}}}, []wire.AskResult{result})
+}
+
 // Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not
 // passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing is spent for
 // a request that any demand denies. Ask: a lease that should have served it is gone, and it has to be asked for anew.
@@ -83,7 +88,7 @@ func (a *Answer) spend() {
 		case !d.Lacks(a.received):
 			d.Key.spendLeased(a.received, d.Cost)
 		default:
-			d.Key.spend(a.received, d.Cost)
+			d.Key.fallBackSpend(a.received, d.Cost)
 		}
 	}
 }

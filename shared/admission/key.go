@@ -30,6 +30,8 @@ type Key struct {
 	demand  demand
 	// ttl is how long the last lease could be spent; 0 before the first.
 	ttl time.Duration
+	// fellBack is units admitted while the service was away that TakeFallback has not handed out yet.
+	fellBack int64
 	// state is how the key stood when the store last answered.
 	state state
 }
@@ -89,6 +91,19 @@ func (k *Key) spend(at instant.Instant, units int64) {
 	for i := range k.logs {
 		k.logs[i].Add(at, units)
 	}
+}
+
+// fallBackSpend notes units that on_unavailable admitted.
+func (k *Key) fallBackSpend(at instant.Instant, units int64) {
+	k.spend(at, units)
+	k.fellBack += units
+}
+
+// TakeFallback hands out, once, the units that were admitted without the store: the caller records them there afterwards.
+func (k *Key) TakeFallback() int64 {
+	units := k.fellBack
+	k.fellBack = 0
+	return units
 }
 
 // hear takes what the store says of the key, in answer to an ask for requests of the cost each.

@@ -117,7 +117,7 @@ func (f *flaws) reserve(
 	case ScoreAtStart:
 		r.EndIn += ttl - o.TTL
 	case SameID:
-		f.latest[o.Key.Name], r.Lease = r.Lease, "the lease"
+		f.latest[o.Key.Name], r.Lease = r.Lease, "lease"
 	}
 	return r
 }

@@ -94,8 +94,14 @@ func Draw(seed uint64) Scenario {
 		Timeout:  pick(20*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond),
 		Bursts:   r.IntN(4) == 0,
 	}
-	window := pick(100*time.Millisecond, 300*time.Millisecond, time.Second)
+	window := pick(100*time.Millisecond, 300*time.Millisecond, time.Second, 2*time.Second)
 	units := int64(1 + r.IntN(40))
+	quiet := r.IntN(3) == 0
+	if quiet && r.IntN(2) == 0 { // leases last for seconds, so that clocks drift by milliseconds
+		units *= 3
+		window = 10 * time.Second
+		s.Duration = 35 * time.Second
+	}
 	mode := []limit.Mode{limit.Strict, limit.Lease, limit.Lease}[r.IntN(3)]
 	first := policy.Limit{
 		Name: "tenant", Key: []uint32{0}, Rates: []limit.Rate{{Units: units, Window: window}},
@@ -116,6 +122,9 @@ func Draw(seed uint64) Scenario {
 		s.Change, s.ChangeTo = s.Duration/3+time.Duration(r.Int64N(int64(s.Duration/3))), 1+r.Int64N(2*units)
 	}
 	s.Faults = drawFaults(r)
+	if quiet { // a network that is next to nothing beside the drift of the clocks
+		s.Faults.Delay, s.Faults.Jitter, s.Faults.Drift = 0, 20*time.Microsecond, 999
+	}
 	return s
 }
 

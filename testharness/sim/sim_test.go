@@ -97,7 +97,7 @@ func TestASeedRepeats(t *testing.T) {
 // TestMutationsAreCaught breaks one rule at a time: the simulation has to notice within a thousand seeds.
 func TestMutationsAreCaught(t *testing.T) {
 	const within = 1000
-	for _, m := range []sim.Mutation{sim.OneMore} { // the others need leases
+	for _, m := range sim.Mutations() {
 		t.Run(string(m), func(t *testing.T) {
 			tried := atomic.Int64{}
 			failed, violations := firstFailure(1, within,

@@ -62,6 +62,9 @@ func (r *run) newWorker(number int) *worker {
 	}
 	if drift := r.scenario.Faults.Drift; drift > 0 {
 		w.ppm = r.world.random.Int64N(2*drift+1) - drift
+		if r.world.chance(0.5) { // as far off as it may be, either way
+			w.ppm = []int64{-drift, drift}[r.world.random.IntN(2)]
+		}
 	}
 	w.start()
 	return w

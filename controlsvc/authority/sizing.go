@@ -1,0 +1,154 @@
+package authority
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+)
+
+// How leases are sized. No choice here can break the guarantee, which the store keeps; they trade calls against units that
+// lie idle in somebody's hands. Tuned with testharness/sim.
+const (
+	// A lease lasts from W/shortTTL, where little is free, to W/longTTL, where all is; and within [minTTL, maxTTL].
+	shortTTL = 20
+	longTTL  = 2
+	minTTL   = 20 * time.Millisecond
+	maxTTL   = 5 * time.Second
+	// minScheduledTTL is two of the workers' ticks: a lease that starts later has to be noticed.
+	minScheduledTTL = 40 * time.Millisecond
+	// A lease may start so far ahead: W/horizonShare, at most maxHorizon.
+	horizonShare = 16
+	maxHorizon   = 5 * time.Second
+	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
+	scarceShare = 4
+	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
+	activeFor = 30 * time.Second
+	// maxSized and maxActive bound what is remembered: keys, and workers of one key.
+	maxSized  = 65_536
+	maxActive = 4096
+)
+
+// sizing is what the service remembers of keys to size their leases: who asks for them, and how they last stood. It is a
+// guess; another replica's workers are not in it.
+type sizing struct {
+	mu     sync.Mutex
+	keys   map[string]*list.Element
+	recent list.List // of *sized, the one used last in front
+}
+
+// sized is what is remembered of one key.
+type sized struct {
+	name   string
+	active map[uint64]instant.Instant
+	// state is how the key stood at an instant.
+	known     bool
+	state     State
+	at        instant.Instant
+	lastSwept instant.Instant
+}
+
+// plan is how much to ask of the store for one ask, and on which terms. Of least or more units the store gives what there
+// is; a lease of fewer is not worth a call.
+type plan struct {
+	want, least  int64
+	ttl, horizon time.Duration
+}
+
+func (s *sizing) of(name string) *sized {
+	if s.keys == nil {
+		s.keys = map[string]*list.Element{}
+	}
+	if e := s.keys[name]; e != nil {
+		s.recent.MoveToFront(e)
+		return e.Value.(*sized)
+	}
+	if len(s.keys) >= maxSized {
+		last := s.recent.Back()
+		delete(s.keys, last.Value.(*sized).name)
+		s.recent.Remove(last)
+	}
+	k := &sized{name: name, active: map[uint64]instant.Instant{}}
+	s.keys[name] = s.recent.PushFront(k)
+	return k
+}
+
+// plan sizes a lease for a worker whose paused requests need so many units, and that expects to spend so many on top; each
+// request costs cost. Without anything on top, or where a share of what is free is less than the paused requests need, it
+// is a strict charge for those alone.
+func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead, cost int64) plan {
+	strict := plan{want: paused, least: cost}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.of(key.Name)
+	workers := k.workers(now, worker, key.Rates)
+	rate, free := k.free(now, key.Rates)
+	if rate.Units < cost {
+		return strict
+	}
+	horizon := min(rate.Window/horizonShare, maxHorizon)
+	if free > rate.Units/scarceShare {
+		want := min(paused+ahead, max(paused, free/(2*workers)))
+		want -= want % cost
+		if want <= paused {
+			return strict
+		}
+		headroom := float64(free) / float64(rate.Units)
+		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
+		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
+	}
+	batch := int64(float64(rate.Units) / float64(rate.Window) * float64(horizon) / float64(workers))
+	batch = min(batch, paused+ahead)
+	batch -= batch % cost
+	if batch <= cost {
+		return strict
+	}
+	return plan{want: batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
+}
+
+func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }
+
+// note remembers how a key stood after an operation.
+func (s *sizing) note(name string, now instant.Instant, state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.of(name)
+	k.known, k.state, k.at = true, state, now
+}
+
+// workers counts the workers that asked for the key lately, this one included.
+func (k *sized) workers(now instant.Instant, worker uint64, rates []limit.Rate) int64 {
+	within := activeFor
+	for _, rate := range rates {
+		within = min(within, rate.Window)
+	}
+	if now.Sub(k.lastSwept) > within/4 {
+		k.lastSwept = now
+		for id, last := range k.active {
+			if now.Sub(last) > within {
+				delete(k.active, id)
+			}
+		}
+	}
+	if _, is := k.active[worker]; is || len(k.active) < maxActive {
+		k.active[worker] = now
+	}
+	return max(1, int64(len(k.active)))
+}
+
+// free guesses what is free now, of the rate that was the scarcest last time. What was charged then has left the window
+// after a whole one.
+func (k *sized) free(now instant.Instant, rates []limit.Rate) (limit.Rate, int64) {
+	rate := rates[0]
+	for _, r := range rates {
+		if k.known && r.Window == k.state.Rate.Window {
+			rate = r
+		}
+	}
+	if !k.known || now.Sub(k.at) >= rate.Window {
+		return rate, rate.Units
+	}
+	return rate, min(k.state.Remaining, rate.Units)
+}
