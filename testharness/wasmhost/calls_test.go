@@ -246,3 +246,20 @@ func TestHeldGRPCCall(t *testing.T) {
 		t.Error("it was answered twice")
 	}
 }
+
+// TestGRPCOverHTTP: what the host frames it can read, and nothing that is cut.
+func TestGRPCOverHTTP(t *testing.T) {
+	r := GRPCReplyOverHTTP([]byte("message"), 0, "")
+	if m, ok := (&Call{Body: r.Body}).GRPCMessage(); !ok || string(m) != "message" {
+		t.Errorf("%q %v", m, ok)
+	}
+	for _, body := range []string{"", "\x00\x00\x00\x00", "\x00\x00\x00\x00\x02a", "\x00\x00\x00\x00\x00a", "\x01\x00\x00\x00\x01a", "\x00\xff\xff\xff\xffa"} {
+		if m, ok := (&Call{Body: []byte(body)}).GRPCMessage(); ok {
+			t.Errorf("%q reads as %q", body, m)
+		}
+	}
+	failed := GRPCReplyOverHTTP(nil, 14, "50% away")
+	if len(failed.Body) != 0 || failed.Trailers.Get("grpc-status") != "14" || failed.Trailers.Get("grpc-message") != "50%25 away" {
+		t.Errorf("%+v", failed)
+	}
+}

@@ -33,6 +33,8 @@
 //   - The request's headers cannot be read any more once they were released.
 //   - The end of a stream is on_log, on_done, on_delete, in this order.
 //   - A stream that is paused when its instance traps stays paused.
+//   - A plugin that is configured anew is a second root context in the same
+//     instance; streams of the first one stay with it.
 //
 // What Envoy lets pass, or dies of, is recorded as a [Violation]: to answer a
 // stream twice, or after it has ended, or to continue one that is not paused.

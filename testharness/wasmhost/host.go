@@ -45,7 +45,7 @@ type Host struct {
 
 // New compiles the module (or takes it from the cache), starts the workers and
 // configures the plugin in each. It fails if the module is no proxy-wasm filter
-// of ABI 0.2, needs a function that Envoy does not offer, traps, or refuses its
+// of ABI 0.2, imports what is neither Envoy's nor WASI's, traps, or refuses its
 // configuration. The context is used for all calls into guests.
 func New(ctx context.Context, wasm []byte, cfg Config) (*Host, error) {
 	cfg, err := cfg.withDefaults()

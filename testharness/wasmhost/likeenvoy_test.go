@@ -57,7 +57,7 @@ func clientLine(m Message) string {
 }
 
 // upstreamHost answers calls and requests as the real upstream of the other test.
-type upstreamHost struct{ h *Host }
+type upstreamHost struct{}
 
 func upstreamMessage(method, path string, length int) Message {
 	body := fmt.Sprintf("%s %s %d", method, path, length)

@@ -77,7 +77,7 @@ func transcript(h *Host) []string {
 func checkLines(t testing.TB, got []string, want string) {
 	t.Helper()
 	var lines []string
-	for _, l := range strings.Split(want, "\n") {
+	for l := range strings.SplitSeq(want, "\n") {
 		if l = strings.TrimSpace(l); l != "" {
 			lines = append(lines, l)
 		}

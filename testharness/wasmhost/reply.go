@@ -1,7 +1,7 @@
 package wasmhost
 
 import (
-	"slices"
+	"encoding/binary"
 	"strconv"
 	"strings"
 )
@@ -123,6 +123,20 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
+// grpcPrefix is the length of what goes before a message: a flag for
+// compression, and the message's length in 4 bytes, the highest first.
+const grpcPrefix = 5
+
+// GRPCMessage is the message of a call in which a filter frames gRPC by hand; ok
+// is false if the body is not one whole uncompressed message.
+func (c *Call) GRPCMessage() (message []byte, ok bool) {
+	if len(c.Body) < grpcPrefix || c.Body[0] != 0 {
+		return nil, false
+	}
+	message = c.Body[grpcPrefix:]
+	return message, uint64(binary.BigEndian.Uint32(c.Body[1:])) == uint64(len(message))
+}
+
 // GRPCReplyOverHTTP is a unary gRPC reply to an HTTP call, for filters that
 // frame gRPC by hand: status 200, the message with its 5-byte prefix, and the
 // gRPC status in the trailers. A failure has no message.
@@ -135,8 +149,7 @@ func GRPCReplyOverHTTP(message []byte, status int, statusMessage string) Reply {
 		r.Trailers.add("grpc-message", percentEncode(statusMessage))
 	}
 	if status == grpcOK {
-		n := len(message)
-		r.Body = slices.Concat([]byte{0, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}, message)
+		r.Body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	}
 	return r
 }

@@ -101,7 +101,7 @@ type Stream struct {
 }
 
 // Request sends a request that is complete with its headers, and runs the filter
-// on it.
+// on it. On the main thread, and after Stop, it passes without the filter.
 func (w *Worker) Request(headers Headers) *Stream { return w.Send(Request{Headers: headers}) }
 
 // Send sends a request, and runs the filter on it.

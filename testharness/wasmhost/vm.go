@@ -232,8 +232,7 @@ func (v *vm) fail(callback string, err error) error {
 	v.failed = true
 	v.stopTimers()
 	message := err.Error()
-	var exit *sys.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*sys.ExitError](err); ok {
 		message = "exited with status " + strconv.FormatUint(uint64(exit.ExitCode()), 10)
 	}
 	v.host.addTrap(Trap{

@@ -86,7 +86,8 @@ func (w *Worker) reloadIfDue() {
 // Reconfigure gives the plugin another configuration without a new instance, as
 // Envoy does when a listener or an ECDS resource changes: the same instance gets
 // a second root context, which new streams belong to, and the first one ends
-// with its last stream. A configuration that is refused leaves all as it was.
+// with its last stream, and with it the calls that it waits for. A configuration
+// that is refused leaves all as it was.
 func (w *Worker) Reconfigure(config []byte) error {
 	defer w.host.enter()()
 	if w.vm.failed {
