@@ -1,0 +1,304 @@
+package policyfile
+
+import (
+	"slices"
+	"strings"
+
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+)
+
+// policy reads the document.
+func (d *decoder) policy(v value) *policy.Policy {
+	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "identities", "limits!")
+	p := &policy.Policy{}
+	if v, ok := f["domain"]; ok {
+		p.Domain = d.name(v, "the domain's name")
+	}
+	identities := make(map[string]uint32)
+	if v, ok := f["identities"]; ok {
+		p.Identities = d.identities(v, identities)
+	}
+	if v, ok := f["limits"]; ok {
+		p.Limits = d.limits(v, identities)
+	}
+	return p
+}
+
+// name reads a name of a-z 0-9 . _ -
+func (d *decoder) name(v value, want string) string {
+	text, ok := d.text(v, want)
+	if ok && !policy.ValidName(text) {
+		d.fail(v, "%s is no name, want 1 to %d of a-z 0-9 . _ -", quote(text), policy.MaxNameLength)
+	}
+	return text
+}
+
+// identities reads the mapping of names to sources, and fills in which index each name has, valid or not, so that one
+// mistake is told once.
+func (d *decoder) identities(v value, indices map[string]uint32) []policy.Identity {
+	entries, ok := d.entries(v, "a mapping of names to where their values come from")
+	if !ok {
+		return nil
+	}
+	if len(entries) > policy.MaxIdentities {
+		d.fail(v, "has %d identities, want at most %d", len(entries), policy.MaxIdentities)
+		return nil
+	}
+	list := make([]policy.Identity, 0, len(entries))
+	for _, e := range entries {
+		if !policy.ValidName(e.name) {
+			d.failAt(e.key, e.value.path, "%s is no name, want 1 to %d of a-z 0-9 . _ -", quote(e.name), policy.MaxNameLength)
+		}
+		indices[e.name] = uint32(len(list))
+		list = append(list, d.identity(e))
+	}
+	return list
+}
+
+func (d *decoder) identity(e entry) policy.Identity {
+	id := policy.Identity{Name: e.name}
+	if e.value.node == nil {
+		return id
+	}
+	const want = "a source such as {header: x-api-key} or {address: {trusted_hops: 0}}"
+	before := len(d.errors)
+	f, ok := d.fields(e.value, want, "header", "address")
+	if !ok {
+		return id
+	}
+	if len(f) != 1 && len(d.errors) == before {
+		d.fail(e.value, "has %d sources, want one: header or address", len(f))
+	}
+	if v, ok := f["header"]; ok {
+		id.Source, id.Header = policy.FromHeader, d.header(v)
+	}
+	if v, ok := f["address"]; ok {
+		id.Source = policy.FromAddress
+		f, _ := d.fields(v, "a mapping such as {trusted_hops: 0}", "trusted_hops")
+		if v, ok := f["trusted_hops"]; ok {
+			hops, _ := d.number(v, 0, policy.MaxTrustedHops)
+			id.TrustedHops = uint32(hops)
+		}
+	}
+	return id
+}
+
+// header reads a header's name, and gives it in lower case.
+func (d *decoder) header(v value) string {
+	text, ok := d.text(v, "a header's name")
+	lower := strings.ToLower(text)
+	if ok && !policy.ValidHeader(lower) {
+		d.fail(v, "%s is no header's name, want 1 to %d letters, digits and -, or :authority, :method, :path, :scheme",
+			quote(text), policy.MaxNameLength)
+	}
+	return lower
+}
+
+// limits reads the list; identities has their indices by name.
+func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
+	list, ok := d.list(v, "a list of limits", 0, policy.MaxLimits)
+	if !ok {
+		return nil
+	}
+	names := make([]string, 0, len(identities))
+	for name := range identities {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	limits := make([]policy.Limit, 0, len(list))
+	lines := make(map[string]int)
+	for _, v := range list {
+		f, ok := d.fields(v, "a limit with name, key and rates",
+			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable")
+		if !ok {
+			continue
+		}
+		l := policy.Limit{Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local}
+		if v, ok := f["name"]; ok {
+			l.Name = d.name(v, "the limit's name")
+			if line, twice := lines[l.Name]; twice {
+				d.fail(v, "%s is the name of an earlier limit, on line %d", quote(l.Name), line)
+			} else {
+				lines[l.Name] = position(v.node).Position.Line
+			}
+		}
+		if v, ok := f["match"]; ok {
+			l.Match = d.match(v)
+		}
+		if v, ok := f["key"]; ok {
+			l.Key = d.key(v, identities, names)
+		}
+		if v, ok := f["rates"]; ok {
+			l.Rates = d.rates(v)
+		}
+		d.behaviour(&l, f)
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+func (d *decoder) key(v value, identities map[string]uint32, names []string) []uint32 {
+	list, ok := d.list(v, "a list of identities' names; [] counts all requests together", 0, policy.MaxKeyParts)
+	if !ok {
+		return nil
+	}
+	key := make([]uint32, 0, len(list))
+	for _, v := range list {
+		name, ok := d.text(v, "an identity's name")
+		if !ok {
+			continue
+		}
+		index, known := identities[name]
+		switch {
+		case !known:
+			d.fail(v, "%s is no identity of this policy, %s", quote(name), suggest(name, names))
+		case slices.Contains(key, index):
+			d.fail(v, "%s is in the key already", quote(name))
+		default:
+			key = append(key, index)
+		}
+	}
+	return key
+}
+
+// rates reads the list; of two rates that hold at once, the one over the longer window has to allow more, or the other
+// could never be reached.
+func (d *decoder) rates(v value) []limit.Rate {
+	list, ok := d.list(v, `a list of rates such as ["10/s", "600/m"]`, 1, limit.MaxRates)
+	if !ok {
+		return nil
+	}
+	rates := make([]limit.Rate, 0, len(list))
+	for _, v := range list {
+		text, ok := d.text(v, `a rate such as "10/s"`)
+		if !ok {
+			continue
+		}
+		rate, err := limit.ParseRate(text)
+		if err != nil {
+			d.fail(v, "%v", err)
+			continue
+		}
+		for _, other := range rates {
+			short, long := rate, other
+			if short.Window > long.Window {
+				short, long = long, short
+			}
+			switch {
+			case short.Window == long.Window:
+				d.fail(v, "%s has the window of %s, want one rate for each window", rate, other)
+			case long.Units <= short.Units:
+				d.fail(v, "%s can never be reached under %s, want more units in the longer window", short, long)
+			default:
+				continue
+			}
+			break
+		}
+		rates = append(rates, rate)
+	}
+	return rates
+}
+
+// behaviour reads how a limit counts, and what it does when nobody answers.
+func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
+	if v, ok := f["algorithm"]; ok {
+		// auto will choose by the number of units; so far there is one to choose from.
+		if text := d.word(v, "an algorithm", "sliding_log", "auto"); text != "" && text != "auto" {
+			l.Algorithm, _ = limit.ParseAlgorithm(text)
+		}
+	}
+	if v, ok := f["mode"]; ok {
+		if text := d.word(v, "a mode", "strict"); text != "" {
+			l.Mode, _ = limit.ParseMode(text)
+		}
+	}
+	if v, ok := f["on_unavailable"]; ok {
+		if text := d.word(v, "what to do while the service is away", "local", "allow", "deny"); text != "" {
+			l.OnUnavailable, _ = limit.ParseUnavailable(text)
+		}
+	}
+}
+
+// planned are words that a policy will be able to use.
+var planned = []string{
+	limit.SlidingBuckets.String(), limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
+	limit.Lease.String(), limit.Async.String(),
+}
+
+// word reads one of a few words; empty after an error.
+func (d *decoder) word(v value, want string, words ...string) string {
+	text, ok := d.text(v, want+": "+strings.Join(words, ", "))
+	switch {
+	case !ok:
+		return ""
+	case slices.Contains(words, text):
+		return text
+	case slices.Contains(planned, text):
+		d.fail(v, "%s is not supported yet, want %s", quote(text), strings.Join(words, " or "))
+	default:
+		d.fail(v, "%s is not %s, %s", quote(text), want, suggest(text, words))
+	}
+	return ""
+}
+
+func (d *decoder) match(v value) policy.Match {
+	var m policy.Match
+	f, _ := d.fields(v, "a mapping with path or methods", "path", "methods")
+	if v, ok := f["path"]; ok {
+		const want = "a mapping such as {prefix: /v1} or {exact: /login}"
+		before := len(d.errors)
+		f, ok := d.fields(v, want, "exact", "prefix")
+		if ok && len(f) != 1 && len(d.errors) == before {
+			d.fail(v, "has %d conditions, want one: exact or prefix", len(f))
+		}
+		if v, ok := f["exact"]; ok {
+			m.PathExact = d.path(v)
+		}
+		if v, ok := f["prefix"]; ok {
+			m.PathPrefix = d.path(v)
+			if len(m.PathPrefix) > 1 {
+				m.PathPrefix = strings.TrimSuffix(m.PathPrefix, "/")
+			}
+		}
+	}
+	if v, ok := f["methods"]; ok {
+		m.Methods = d.methods(v)
+	}
+	return m
+}
+
+func (d *decoder) path(v value) string {
+	text, ok := d.text(v, "a path such as /v1/reports")
+	if ok && !policy.ValidPath(text) {
+		d.fail(v, "%s is no path, want a slash first, at most %d bytes, no query and no white space", quote(text), policy.MaxPathLength)
+	}
+	return text
+}
+
+// standardMethods are those of RFC 9110 and RFC 5789; others are accepted as they are.
+var standardMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
+
+func (d *decoder) methods(v value) []string {
+	list, ok := d.list(v, "a list of methods such as [GET, POST]", 1, policy.MaxMethods)
+	if !ok {
+		return nil
+	}
+	methods := make([]string, 0, len(list))
+	for _, v := range list {
+		text, ok := d.text(v, "a method such as POST")
+		upper := strings.ToUpper(text)
+		switch {
+		case !ok:
+		case !policy.ValidMethod(text):
+			d.fail(v, "%s is no method, want 1 to %d letters", quote(text), policy.MaxMethodLength)
+		case text != upper && slices.Contains(standardMethods, upper):
+			d.fail(v, "%s is not the method %s: capitals count", quote(text), upper)
+		case slices.Contains(methods, text):
+			d.fail(v, "%s is there twice", quote(text))
+		default:
+			methods = append(methods, text)
+		}
+	}
+	return methods
+}
