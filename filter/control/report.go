@@ -26,7 +26,8 @@ type report struct {
 	record    wire.Record
 	// spent is when a record's or a lease's units were spent, in order. It does not change once a call has carried it.
 	spent []lease.Use
-	key   *Key // a record's
+	began instant.Instant // the first instant of the last of them
+	key   *Key            // a record's
 }
 
 // reports holds what is not acknowledged yet, the oldest first.
@@ -86,12 +87,18 @@ func (q *reports) spend(now instant.Instant, k *Key, units int64, counts *Counts
 		q.records = put(q.records, r, wire.MaxRecords, counts)
 		q.due = min(q.due, now.Add(k.reportWithin()))
 	}
-	// Of more instants than a message holds, those close together become the latest of them: never counted too short.
-	if n := len(r.spent); n > 0 && (n == wire.MaxUses || now.Sub(r.spent[n-1].At) < k.longestWindow()/wire.MaxUses) {
+	// Of more instants than a message holds, those close together become the latest of them, never counted too short; what
+	// has left every window makes room.
+	window := k.longestWindow()
+	if len(r.spent) == wire.MaxUses && now.Sub(r.spent[0].At) >= window {
+		r.spent = append(r.spent[:0], r.spent[1:]...)
+	}
+	if n := len(r.spent); n > 0 && (n == wire.MaxUses || now.Sub(r.began) < window/(wire.MaxUses-1)) {
 		r.spent[n-1].At = now
 		r.spent[n-1].Units += units
 		return
 	}
+	r.began = now
 	r.spent = append(r.spent, lease.Use{At: now, Units: units})
 }
 

@@ -14,45 +14,66 @@ type keys struct {
 	client *control.Client
 	policy *policy.Policy
 	max    int
-	// byLimit holds a table for each of the policy's limits, in their order.
-	byLimit []map[string]*entry
+	// tables holds one for each of the policy's limits, in their order.
+	tables []*table
 	// newest and oldest are the ends of the list of all, by last use.
 	newest, oldest *entry
 	n              int
+	// sweep is the next entry, on the way from the oldest to the newest, that a new policy has yet to reach; unswept is
+	// how many there are at most.
+	sweep   *entry
+	unswept int
 }
+
+// table holds the keys of one limit. A limit that is gone is nil, and its keys go.
+type table struct {
+	limit *policy.Limit
+	byKey map[string]*entry
+}
+
+// sweepStep is how many keys a tick takes over to a new policy. All at once would hold up the requests of the worker: 46 ms
+// for 100,000 keys.
+const sweepStep = 2000
 
 type entry struct {
 	key *control.Key
 	// table is the one that holds it.
-	table        map[string]*entry
+	table        *table
 	newer, older *entry
 	bound        string // its name in the table
 }
 
 // get gives the key of a limit, made now where it is not known. The text may be lent.
 func (t *keys) get(b policy.Bound) *control.Key {
-	table := t.byLimit[b.Limit]
-	if e := table[b.Key]; e != nil {
+	in := t.tables[b.Limit]
+	if e := in.byKey[b.Key]; e != nil {
 		t.touch(e)
 		return e.key
 	}
-	l := &t.policy.Limits[b.Limit]
 	text := strings.Clone(b.Key)
 	e := &entry{
-		key:   t.client.NewKey(wire.KeyRef{Limit: l.Name, Key: text}, l),
-		table: table, bound: text,
+		key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, in.limit),
+		table: in, bound: text,
 	}
 	t.shrink()
-	table[text] = e
+	in.byKey[text] = e
 	t.link(e)
 	t.n++
 	return e.key
 }
 
+// touch takes an entry over to the policy in force, and counts it as used now.
 func (t *keys) touch(e *entry) {
+	e.refresh()
 	if t.newest != e {
 		t.unlink(e)
 		t.link(e)
+	}
+}
+
+func (e *entry) refresh() {
+	if l := e.table.limit; l != nil && e.key.Admission.Limit() != l {
+		e.key.Admission.SetLimit(l)
 	}
 }
 
@@ -67,6 +88,9 @@ func (t *keys) link(e *entry) {
 }
 
 func (t *keys) unlink(e *entry) {
+	if t.sweep == e {
+		t.sweep = e.newer
+	}
 	if e.newer == nil {
 		t.newest = e.older
 	} else {
@@ -96,14 +120,15 @@ func (t *keys) shrink() {
 func (t *keys) drop(e *entry) {
 	t.client.Drop(e.key)
 	t.unlink(e)
-	delete(e.table, e.bound)
+	delete(e.table.byKey, e.bound)
 	t.n--
 }
 
-// setPolicy goes over to another policy: keys of limits that count the same as before stay, the others go.
+// setPolicy goes over to another policy: keys of limits that count the same as before stay, the others go. A key is taken
+// over when it is next used, or by the sweep.
 func (t *keys) setPolicy(p *policy.Policy) {
-	old, tables := t.policy, t.byLimit
-	t.policy, t.byLimit = p, make([]map[string]*entry, len(p.Limits))
+	old, tables := t.policy, t.tables
+	t.policy, t.tables = p, make([]*table, len(p.Limits))
 	before := map[string]int{}
 	if old != nil {
 		for i := range old.Limits {
@@ -113,18 +138,31 @@ func (t *keys) setPolicy(p *policy.Policy) {
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		j, there := before[l.Name]
-		if !there || !sameCount(old, &old.Limits[j], p, l) {
-			t.byLimit[i] = map[string]*entry{}
-			continue
+		if there && sameCount(old, &old.Limits[j], p, l) {
+			t.tables[i], tables[j] = tables[j], nil
+		} else {
+			t.tables[i] = &table{byKey: map[string]*entry{}}
 		}
-		t.byLimit[i], tables[j] = tables[j], nil
-		for _, e := range t.byLimit[i] {
-			e.key.Admission.SetLimit(l)
-		}
+		t.tables[i].limit = l
 	}
 	for _, gone := range tables {
-		for _, e := range gone {
+		if gone != nil {
+			gone.limit = nil
+		}
+	}
+	t.sweep, t.unswept = t.oldest, t.n
+}
+
+// tick takes up to step more keys over to a new policy.
+func (t *keys) tick(step int) {
+	for i := 0; i < step && t.sweep != nil && t.unswept > 0; i++ {
+		e := t.sweep
+		t.sweep = e.newer
+		t.unswept--
+		if e.table.limit == nil {
 			t.drop(e)
+		} else {
+			e.refresh()
 		}
 	}
 }

@@ -89,6 +89,7 @@ func (p *Plugin) Tick() {
 		return
 	}
 	p.client.Tick()
+	p.keys.tick(sweepStep)
 	p.meters.publish(p.proxy, &p.client.Counts, p.keys.n)
 }
 

@@ -38,9 +38,9 @@ type kind struct {
 
 const (
 	chaosWorkers   = 3
-	chaosRate      = 3
+	chaosRate      = 12
 	chaosWindow    = 300 * milli
-	chaosReports   = 4 // an hour: over a whole run, so that a unit spent twice is seen whenever it happens
+	chaosReports   = 30 // an hour: over a whole run, so that a unit spent twice is seen whenever it happens
 	chaosNoAnswers = 40
 )
 
@@ -99,18 +99,25 @@ func (c *chaos) flight() *flight {
 
 func (c *chaos) step() {
 	switch action := rapid.IntRange(0, 21).Draw(c.rt, "action"); action {
-	case 0, 1, 2, 3, 4: // a burst from one tenant, of one kind
+	case 0, 1, 2, 3: // a burst from one tenant, of one kind
 		worker, k := c.someone()
 		for range rapid.IntRange(1, 4).Draw(c.rt, "requests") {
 			c.request(worker, k)
 		}
-	case 5, 6:
+	case 4, 5, 6:
 		c.advance(time.Duration(rapid.IntRange(0, 60_000).Draw(c.rt, "µs")) * time.Microsecond)
-	case 7, 8, 9, 10, 11: // the service acts on a call, perhaps not for the first time
+	case 7, 8, 9, 10, 11: // a round trip
+		if f := c.flight(); f != nil {
+			answer := c.execute(f.call)
+			f.answers = append(f.answers, answer)
+			c.leave(f.worker)
+			c.workers[f.worker].finish(f.call, answer)
+		}
+	case 12, 13, 14: // the service acts on a call, perhaps not for the first time
 		if f := c.flight(); f != nil {
 			f.answers = append(f.answers, c.execute(f.call))
 		}
-	case 12, 13, 14, 15, 16: // an answer arrives, perhaps not for the first time
+	case 15, 16: // an answer arrives, perhaps not for the first time
 		if f := c.flight(); f != nil && len(f.answers) > 0 {
 			answer := f.answers[rapid.IntRange(0, len(f.answers)-1).Draw(c.rt, "answer")]
 			c.workers[f.worker].finish(f.call, answer)
@@ -119,47 +126,55 @@ func (c *chaos) step() {
 		if f := c.flight(); f != nil {
 			c.workers[f.worker].finish(f.call, fake.Reply{})
 		}
-	case 18, 19, 20: // a client leaves, or has its answer
-		worker := c.some()
-		if n := len(c.requests[worker]); n > 0 {
-			r := c.requests[worker][rapid.IntRange(max(0, n-10), n-1).Draw(c.rt, "request")]
-			if c.workers[worker].outcome(r).fate == fake.Passed {
-				c.workers[worker].respond(r)
-			}
-			c.workers[worker].end(r)
-		}
+	case 18, 19, 20:
+		c.leave(c.some())
 	case 21:
 		c.trouble()
 	}
 	c.collect()
 }
 
+// leave ends a stream, perhaps: its client leaves, or has its answer.
+func (c *chaos) leave(worker int) {
+	n := len(c.requests[worker])
+	if n == 0 || rapid.Bool().Draw(c.rt, "stays") {
+		return
+	}
+	r := c.requests[worker][rapid.IntRange(max(0, n-10), n-1).Draw(c.rt, "request")]
+	if c.workers[worker].outcome(r).fate == fake.Passed {
+		c.workers[worker].respond(r)
+	}
+	c.workers[worker].end(r)
+}
+
 func (c *chaos) trouble() {
+	s := c.service
+	if s.storeDown || s.deaf || s.flaky != nil {
+		c.calm()
+		return
+	}
 	switch rapid.IntRange(0, 4).Draw(c.rt, "trouble") {
-	case 4:
-		if c.service.flaky != nil {
-			c.service.flaky = nil
-		} else {
-			c.service.flaky = func() bool { return rapid.Bool().Draw(c.rt, "lost") }
-		}
 	case 0:
-		c.service.storeDown = !c.service.storeDown
-		c.service.chargeAnyway = rapid.Bool().Draw(c.rt, "charge anyway")
+		s.storeDown, s.chargeAnyway = true, rapid.Bool().Draw(c.rt, "charge anyway")
 	case 1:
-		c.service.deaf = !c.service.deaf
+		s.deaf = true
 	case 2:
-		next := *c.service.policy
+		s.flaky = func() bool { return rapid.Bool().Draw(c.rt, "lost") }
+	case 3:
+		next := *s.policy
 		next.Version += "'"
 		if len(next.Version) < 100 {
-			c.service.policy = &next
+			s.policy = &next
 		}
-	case 3:
+	case 4:
 		worker, k := c.someone()
 		c.workers[worker].refuse(true)
 		c.request(worker, k)
 		c.workers[worker].refuse(false)
 	}
 }
+
+func (c *chaos) calm() { c.service.storeDown, c.service.deaf, c.service.flaky = false, false, nil }
 
 // inTime checks that nobody waits longer than a timeout and a tick.
 func (c *chaos) inTime() {
@@ -249,7 +264,7 @@ func TestNoWindowIsEverOverItsLimit(t *testing.T) {
 		c.inTime()
 		c.held()
 		// Nothing is stuck: with a service that answers, a fresh key is admitted and no pause is left.
-		c.service.storeDown, c.service.deaf, c.service.flaky = false, false, nil
+		c.calm()
 		c.flights = nil
 		c.pass(6 * time.Second)
 		for i, worker := range c.workers {

@@ -33,7 +33,8 @@ func Status(out admission.Output) (http, grpc int) {
 // Policy gives the value of RateLimit-Policy for the limits that bind a request: an item for each rate, named after its
 // limit, and after its window too where the limit has several. A window of a part of a second is told as a whole one.
 func Policy(limits []*policy.Limit) string {
-	var field []byte
+	var space [128]byte
+	field := space[:0]
 	for _, l := range limits {
 		for _, rate := range l.Rates {
 			if len(field) > 0 {
