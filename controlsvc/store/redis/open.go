@@ -1,11 +1,13 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -40,8 +42,7 @@ func Open(rawURL string, options ...Option) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The error would quote the URL, with the password in it.
-		var wrong *url.Error
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*url.Error](err); ok {
 			err = wrong.Err
 		}
 		return nil, fmt.Errorf("redis: the URL does not parse: %w", err)
@@ -65,6 +66,7 @@ func Open(rawURL string, options ...Option) (*Store, error) {
 	if c.tls != nil && u.Scheme != "rediss" {
 		return nil, errors.New("redis: a TLS configuration for a redis:// URL: expected rediss://")
 	}
+	silence.Do(func() { goredis.SetLogger(silent{}) })
 	client, err := c.connect(u, cluster)
 	if err != nil {
 		return nil, err
@@ -143,3 +145,12 @@ func (c connection) adjustTLS(config **tls.Config) {
 	}
 	*config = own
 }
+
+// silence keeps go-redis from printing: what it has to say is in the errors that operations return. Its logger is one for
+// the process and not guarded, so it is set before the first client is there.
+var silence sync.Once
+
+type silent struct{}
+
+// Printf implements go-redis' logger.
+func (silent) Printf(context.Context, string, ...any) {}

@@ -9,7 +9,8 @@
 //	sluice:{workers:DOMAIN}:rank         the same, in order
 //
 // and everything has a time to live. NAME ends at the last brace, so no two names share a key; a name with a brace of its
-// own is only less well spread over a cluster.
+// own is only less well spread over a cluster. An ACL user needs ~sluice:* and +eval +evalsha +ping +info +time +hmget +hset
+// +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zremrangebyrank +zscan +zscore +pttl +pexpire +del.
 package redis
 
 import (

@@ -61,6 +61,7 @@ func TestStore(t *testing.T) {
 // The whole suite, with one command of the scripts replaced: they read the clock of a key that the test moves. All else is
 // as it is shipped, on a real Redis.
 func TestStoreWithClock(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
@@ -146,6 +147,7 @@ func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {
 
 // The suite on a cluster of three masters, on their own clocks.
 func TestStoreOnCluster(t *testing.T) {
+	t.Parallel()
 	url := startCluster(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
@@ -169,9 +171,17 @@ func startCluster(t *testing.T) (url string) {
 	}
 	wait.Wait()
 	ctx := t.Context()
+	nodes := make([]*goredis.Client, masters)
 	for i, address := range addresses {
-		client := goredis.NewClient(&goredis.Options{Addr: address})
-		defer client.Close()
+		nodes[i] = goredis.NewClient(&goredis.Options{Addr: address})
+	}
+	defer func() {
+		for _, node := range nodes {
+			node.Close()
+		}
+	}()
+	for i, client := range nodes {
+		address := addresses[i]
 		if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 			t.Fatalf("giving %s its slots: %v", address, err)
 		}
@@ -180,9 +190,7 @@ func startCluster(t *testing.T) (url string) {
 			t.Fatalf("introducing %s: %v", address, err)
 		}
 	}
-	for _, address := range addresses {
-		client := goredis.NewClient(&goredis.Options{Addr: address})
-		defer client.Close()
+	for _, client := range nodes {
 		waitFor(t, "the cluster's state to be ok", func() bool {
 			info, err := client.ClusterInfo(ctx).Result()
 			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384")

@@ -65,16 +65,16 @@ local function load(i)
     units = 0, leased = 0, size = 0, latest = 0, changed = false,
   }
   local account = redis.call('HMGET', w.account, 'units', 'leased', 'minted')
-  w.minted = tonumber(account[3] or 0)
+  w.minted = tonumber(account[3]) or 0
   local newest = redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')
   if #newest == 0 or tonumber(newest[2]) <= now - w.length then
     if #newest > 0 then redis.call('DEL', w.charges) end
-    w.changed = tonumber(account[1] or 0) ~= 0
+    w.changed = account[1] and account[1] ~= '0'
     return w
   end
   w.latest = tonumber(newest[2])
   w.size = redis.call('ZCARD', w.charges)
-  w.units, w.leased = tonumber(account[1] or -1), tonumber(account[2] or -1)
+  w.units, w.leased = tonumber(account[1]) or -1, tonumber(account[2]) or -1
   local whole = w.units >= w.size and w.leased >= 0 and w.leased <= w.units
   prune(w)
   if not whole or w.units < w.size then tally(w) end
@@ -270,7 +270,7 @@ function operations.settle(at)
   local name, settled = ARGV[at + 1], ARGV[at + 2]
   local units, kept = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   for _, w in ipairs(windows) do
-    local score = tonumber(redis.call('ZSCORE', w.charges, name) or nil)
+    local score = tonumber(redis.call('ZSCORE', w.charges, name))
     if score then
       spent(w, settled, at + 5, score)
       if kept > 0 then charge(w, settled .. ':0:' .. fmt(kept), score, kept) end
