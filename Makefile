@@ -13,6 +13,8 @@ TOOLS := .cache/bin
 TOOL_PINS := .ci/tools/go.mod .ci/tools/go.sum
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
+# What users deploy, held against the types of Kubernetes, Istio and Compose: their dependencies stay out as well.
+DEPLOY := .ci/deploy
 BENCHSTAT := $(TOOLS)/benchstat
 BUF_VERSION := 1.75.0
 BUF_HOME := .cache/buf-$(BUF_VERSION)
@@ -24,7 +26,7 @@ PACKAGES ?= ./...
 WASI := GOOS=wasip1 GOARCH=wasm
 # Tests that start Envoy or load a machine and look at the clock: they run after the others, one package at a time, so that
 # what they measure is not the compiler.
-REAL_PACKAGES := sluice/testharness/(e2e|load|rig|wasmhost)(/|$$)
+REAL_PACKAGES := sluice/testharness/(deploy|e2e|load|rig|wasmhost)(/|$$)
 RACE_PACKAGES ?= ./controlsvc/...
 TEST_FLAGS ?=
 FUZZTIME ?= 30s
@@ -58,6 +60,14 @@ filter-tinygo: ## bin/sluice-tinygo.wasm, a smaller and slower filter; needs tin
 	@command -v tinygo >/dev/null || { echo 'make filter-tinygo: no tinygo on the PATH; `make build` needs only Go' >&2; exit 1; }
 	$(if $(wildcard filter/tinygo.mod),GOFLAGS=-modfile=filter/tinygo.mod) tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -opt=2 -o bin/sluice-tinygo.wasm ./filter
 
+# What Istio's WasmPlugin and Envoy Gateway load from oci://REGISTRY/NAME:TAG.
+IMAGE ?=
+IMAGE_VARIANT ?= compat
+
+.PHONY: image-filter
+image-filter: build-filter ## bin/sluice-filter, an OCI layout of the filter's image, and its digest; IMAGE=REGISTRY/NAME:TAG pushes it
+	@go run -C $(DEPLOY) ./image -wasm $(CURDIR)/bin/sluice.wasm -layout $(CURDIR)/bin/sluice-filter -variant '$(IMAGE_VARIANT)' -push '$(IMAGE)'
+
 # --- test
 
 # One runner over both halves, so that its last line counts every test. It fails when either half does.
@@ -66,6 +76,7 @@ test: build $(GOTESTSUM) ## every test: unit, property, fuzz seeds, real Redis, 
 	$(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- $(SHELL) -c '\
 		all="$$(go list ./...)"; status=0; \
 		go test -json -timeout 10m $(TEST_FLAGS) $$(grep -vE "$(REAL_PACKAGES)" <<<"$$all") || status=1; \
+		go test -C $(DEPLOY) -json -timeout 10m $(TEST_FLAGS) ./... || status=1; \
 		real="$$(grep -E "$(REAL_PACKAGES)" <<<"$$all")"; \
 		test -z "$$real" || go test -json -timeout 10m -count=1 -p 1 $(TEST_FLAGS) $$real || status=1; \
 		exit $$status'
@@ -106,6 +117,7 @@ check: check-format check-vet check-lint check-generated check-tidy check-layout
 .PHONY: check-format
 check-format: $(GOLANGCI_LINT) ## gofumpt
 	$(GOLANGCI_LINT) fmt --diff
+	cd $(DEPLOY) && $(CURDIR)/$(GOLANGCI_LINT) fmt --diff
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## rewrite the Go files as gofumpt has them
@@ -121,10 +133,12 @@ check-vet:
 check-lint: $(GOLANGCI_LINT) ## golangci-lint, as .golangci.yaml has it
 	$(GOLANGCI_LINT) run $(PACKAGES)
 	$(WASI) $(GOLANGCI_LINT) run ./filter/...
+	cd $(DEPLOY) && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 .PHONY: check-tidy
 check-tidy:
 	go mod tidy -diff
+	go mod tidy -C $(DEPLOY) -diff
 
 .PHONY: check-layout
 check-layout: ## who may import whom, who may read a clock, what CI runs of the README
