@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -40,9 +41,7 @@ func newDemo(p Process) *cobra.Command {
 			config.Traffic = time.Duration(seconds) * time.Second
 			config.Stay = seconds == 0
 			config.Out, config.Progress = p.Stdout, p.Stderr
-			if file, isFile := p.Stdout.(*os.File); isFile {
-				config.Terminal = term.IsTerminal(int(file.Fd()))
-			}
+			config.Width = terminalWidth(p.Stdout)
 			var err error
 			if config.Executable, err = os.Executable(); err != nil {
 				return failed(fmt.Errorf("the command does not know where it is: %w", err))
@@ -59,6 +58,21 @@ func newDemo(p Process) *cobra.Command {
 	f.StringVar(&config.Envoy, "envoy", "", "`FILE` with the Envoy to run (default the one on the PATH, or the wheel from PyPI)")
 	f.Uint64Var(&config.Seed, "seed", 1, "`N` that the traffic's arrivals are drawn from")
 	return command
+}
+
+// terminalWidth gives what asks a terminal for its width; nil where out is none.
+func terminalWidth(out io.Writer) func() int {
+	file, isFile := out.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	return func() int {
+		width, _, err := term.GetSize(int(file.Fd()))
+		if err != nil {
+			return 0
+		}
+		return width
+	}
 }
 
 // customary takes DEMO_SECONDS and REDIS_URL where neither a flag nor its own variable was given.

@@ -42,9 +42,11 @@ type Config struct {
 	Stay bool
 	// Seed makes the traffic's arrivals: the same for the same seed.
 	Seed uint64
-	// Out gets the table, and Progress what happens before it. Terminal says that Out is one: the table is drawn in place.
+	// Out gets the table, and Progress what happens before it.
 	Out, Progress io.Writer
-	Terminal      bool
+	// Width is set where Out is a terminal, on which the table is drawn in place. It gives the number of columns, 0 where
+	// that is not known.
+	Width func() int
 }
 
 // Run runs the demo to its end, or the context's. Its error says what is missing, or that a limit did not hold.
@@ -140,9 +142,9 @@ func sendTraffic(ctx context.Context, config Config, fleet *fleet) (*tally, erro
 	if err != nil {
 		return nil, err
 	}
-	screen := screen{out: config.Out, inPlace: config.Terminal}
+	screen := screen{out: config.Out, inPlace: config.Width != nil, width: config.Width}
 	every := lineEvery
-	if config.Terminal {
+	if screen.inPlace {
 		every = refreshEvery
 	}
 	err = load.Run(ctx, load.Options{

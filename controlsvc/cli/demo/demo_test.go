@@ -117,12 +117,12 @@ func TestScreen(t *testing.T) {
 		inPlace bool
 		want    string
 	}{
-		{"on a terminal", true, "a\nb\n\x1b[2A\x1b[Jc\n"},
-		{"in a file", false, "a\nb\n\nc\n\n"},
+		{"on a terminal", true, "a\nb b\n\x1b[2A\x1b[Jc\n"},
+		{"in a file", false, "a\nb b b\n\nc\n\n"},
 	} {
 		var b strings.Builder
-		s := screen{out: &b, inPlace: test.inPlace}
-		s.draw("a\nb\n")
+		s := screen{out: &b, inPlace: test.inPlace, width: func() int { return 3 }}
+		s.draw("a\nb b b\n")
 		s.draw("c\n")
 		if diff := cmp.Diff(test.want, b.String()); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)

@@ -28,7 +28,7 @@ const (
 
 // The bounds on how long starting may take.
 const (
-	serviceReadyWithin = 15 * time.Second
+	serviceReadyWithin = 10 * time.Second
 	filterReadyWithin  = 15 * time.Second
 )
 

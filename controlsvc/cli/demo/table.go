@@ -71,7 +71,9 @@ func (t *tally) summary(verdict error) string {
 type screen struct {
 	out     io.Writer
 	inPlace bool
-	lines   int
+	// width, in place, gives the terminal's width in characters; longer lines are cut off, for one that wraps is two.
+	width func() int
+	lines int
 }
 
 func (s *screen) draw(table string) {
@@ -79,11 +81,26 @@ func (s *screen) draw(table string) {
 		// Up to the first line of the last table, and clear from there to the end.
 		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.lines)
 	}
-	if !s.inPlace {
+	if s.inPlace {
+		table = clip(table, s.width())
+	} else {
 		table += "\n"
 	}
 	s.lines = strings.Count(table, "\n")
 	fmt.Fprint(s.out, table)
+}
+
+// clip cuts every line down to a width; one of 0 or less is not known.
+func clip(table string, width int) string {
+	if width <= 0 {
+		return table
+	}
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		line = strings.TrimSuffix(line, "\n")
+		b.WriteString(line[:min(len(line), width)] + "\n")
+	}
+	return b.String()
 }
 
 // hints gives the lines to try, with the ports of this run.
