@@ -55,8 +55,8 @@ func TestBreaker(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var b backoff
 	now := instant.Instant(0)
-	for i, longest := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
-		longest *= time.Millisecond
+	for i, millis := range []int{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+		longest := time.Duration(millis) * time.Millisecond
 		shortest := b
 		b.wait(now, 0)
 		shortest.wait(now, uint64(longest/2))

@@ -40,7 +40,7 @@ func authority(cluster string) string {
 
 // wholeMillis rounds a timeout up to what the proxy can count in: at least 1 ms.
 func wholeMillis(d time.Duration) time.Duration {
-	return max(time.Millisecond, (d+time.Millisecond-1)/time.Millisecond*time.Millisecond)
+	return max(time.Millisecond, (d + time.Millisecond - 1).Truncate(time.Millisecond))
 }
 
 // message gives the message of a unary gRPC answer, or why there is none. It is valid as long as the reply.

@@ -17,10 +17,10 @@ func FuzzReadJSONObject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got := map[string]any{}
 		err := readJSONObject(text, func(key string, v jsonValue) error {
-			switch {
-			case v.kind == jsonString:
+			switch v.kind {
+			case jsonString:
 				got[key] = v.text
-			case v.kind == jsonNumber:
+			case jsonNumber:
 				got[key] = v.number
 			default:
 				got[key] = map[string]any{"true": true, "false": false, "null": nil}[v.text]

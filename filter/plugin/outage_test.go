@@ -153,7 +153,8 @@ func TestStoriesOfOutage(t *testing.T) {
 			PolicyVersion: "v1",
 			Results: []wire.AskResult{
 				{Lease: "lease-2", Units: 1, Limit: 9, Window: time.Second, Remaining: 7},
-				{Problem: wire.StoreProblem}, {Problem: wire.StoreProblem},
+				{Problem: wire.StoreProblem},
+				{Problem: wire.StoreProblem},
 			},
 		})))
 		w.want(one, "passed")

@@ -140,19 +140,19 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	}
 	in := p.client.Input(p.demands)
 	out := admission.Step(now, in)
-	if out.Verdict == admission.Ask {
+	if out.Verdict != admission.Admit {
 		s.grpc = p.isGRPC()
+	}
+	if out.Verdict == admission.Ask {
 		if p.client.Ask(now, &s.request, p.bound, p.demands) {
-			s.seen = !s.decided
-			if s.seen {
+			if !s.decided {
+				s.seen = true
 				return host.Pause
 			}
 			return p.conclude(now, s, s.out)
 		}
-		in.Away = true
+		in.Away, in.Again = true, true
 		out = admission.Step(now, in)
-	} else if out.Verdict == admission.Deny {
-		s.grpc = p.isGRPC()
 	}
 	if out.Verdict == admission.Admit {
 		p.client.Admitted(now, p.bound)

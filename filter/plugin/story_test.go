@@ -21,8 +21,11 @@ func TestStories(t *testing.T) {
 		w.serve()
 		w.want(r, "passed")
 		want := []host.Header{
-			{"ratelimit-policy", `"tenant";q=3;w=1`}, {"ratelimit", `"tenant";r=2;t=1`},
-			{"x-ratelimit-limit", "3"}, {"x-ratelimit-remaining", "2"}, {"x-ratelimit-reset", "1"},
+			{"ratelimit-policy", `"tenant";q=3;w=1`},
+			{"ratelimit", `"tenant";r=2;t=1`},
+			{"x-ratelimit-limit", "3"},
+			{"x-ratelimit-remaining", "2"},
+			{"x-ratelimit-reset", "1"},
 		}
 		if diff := cmp.Diff(want, w.worker().respond(r)); diff != "" {
 			t.Errorf("the response's headers (-want +got):\n%s", diff)
