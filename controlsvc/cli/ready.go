@@ -105,8 +105,8 @@ func (r *readiness) warn(ctx context.Context) {
 }
 
 func (r *readiness) repay(ctx context.Context) {
-	// Debts are paid in batches, and each may take as long as a call.
-	ctx, cancel := context.WithTimeout(ctx, 10*r.timeout)
+	// What it does not get done comes next time: gRPC's health waits for this.
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	if err := r.authority.Repay(ctx); err != nil {
 		r.logger.Warn("charges that nobody was admitted for are still held", "charges", r.authority.Owed(), "why", err.Error())

@@ -128,7 +128,9 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 	cancel()
 	s.readiness.stopping.Store(true)
 	s.logger.Info("stopping", "within", s.options.shutdownTimeout.String())
-	err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+	if cut := s.stop(context.WithoutCancel(ctx)); cut != nil {
+		return errors.Join(err, cut)
+	}
 	all.Wait()
 	s.logger.Info("stopped")
 	return err

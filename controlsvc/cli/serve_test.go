@@ -48,6 +48,11 @@ func startRedis(t *testing.T) *rig.Redis {
 	return redis
 }
 
+// patient gives the URL of a store that waits for as long as it is let: what bounds a call is the service.
+func patient(redis *rig.Redis) string {
+	return redis.URL() + "?read_timeout=1m&write_timeout=1m&dial_timeout=1m&pool_timeout=1m"
+}
+
 func connect(t *testing.T, address string, with credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(with))
@@ -231,7 +236,7 @@ func TestReplicasShareAWindow(t *testing.T) {
 func TestRedisThatHangs(t *testing.T) {
 	redis := startRedis(t)
 	const timeout = 200 * time.Millisecond
-	service := start(t, rig.ServiceOptions{Store: redis.URL(), Args: []string{"--call-timeout", timeout.String()}})
+	service := start(t, rig.ServiceOptions{Store: patient(redis), Args: []string{"--call-timeout", timeout.String()}})
 	connection := connect(t, service.GRPC, insecure.NewCredentials())
 	w := &worker{client: sluicev1.NewControlClient(connection), id: 1}
 	if got := w.ask(t, "slow", 2); got.GetUnits() != 2 {
@@ -368,7 +373,7 @@ func TestReload(t *testing.T) {
 func stuckCall(t *testing.T, args ...string) (service *rig.Service, ended <-chan error) {
 	t.Helper()
 	redis := startRedis(t)
-	service = start(t, rig.ServiceOptions{Store: redis.URL(), Args: append([]string{"--call-timeout", "30s"}, args...)})
+	service = start(t, rig.ServiceOptions{Store: patient(redis), Args: append([]string{"--call-timeout", "30s"}, args...)})
 	connection := connect(t, service.GRPC, insecure.NewCredentials())
 	healthIs(t, connection, healthv1.HealthCheckResponse_SERVING)
 	redis.Pause()

@@ -123,8 +123,8 @@ func (s *Server) InFlight() int { return len(s.guard.slots) }
 // Serve answers calls until Stop; nil after a Stop.
 func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }
 
-// Stop refuses new calls and waits for those under way, until the context ends; then it cuts them off. The error is the
-// context's where that happened.
+// Stop refuses new calls and waits for those under way, until the context ends; then it cuts them off and returns
+// the context's error, though their handlers may go on for as long as a call may take.
 func (s *Server) Stop(ctx context.Context) error {
 	s.health.Shutdown()
 	done := make(chan struct{})
@@ -136,8 +136,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop()
-		<-done
+		// It closes the connections at once, and then waits for handlers; what those wait for, the store, does not always
+		// notice that nobody wants its answer any more.
+		go s.grpc.Stop()
 		return ctx.Err()
 	}
 }
