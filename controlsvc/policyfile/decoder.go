@@ -123,9 +123,9 @@ func (d *decoder) fields(v value, want string, known ...string) (map[string]valu
 	if !ok {
 		return nil, false
 	}
-	names := make([]string, len(known))
-	for i, name := range known {
-		names[i] = strings.TrimSuffix(name, "!")
+	names := make([]string, 0, len(known))
+	for _, name := range known {
+		names = append(names, strings.TrimSuffix(name, "!"))
 	}
 	fields, seen := make(map[string]value), make(map[string]bool)
 	for _, e := range entries {
@@ -138,8 +138,8 @@ func (d *decoder) fields(v value, want string, known ...string) (map[string]valu
 		}
 		seen[e.name] = true
 	}
-	for i, name := range names {
-		if name != known[i] && !seen[name] {
+	for _, name := range known {
+		if name, required := strings.CutSuffix(name, "!"); required && !seen[name] {
 			d.fail(v, "lacks the field %q", name)
 		}
 	}

@@ -29,8 +29,8 @@ const (
 	MaxFileSize = 1 << 20
 	// maxErrors is how many errors are told; the reader stops there.
 	maxErrors = 100
-	// maxValues bounds what is read when every alias is written out.
-	maxValues = 1 << 20
+	// maxValues bounds what is read when every alias is written out; without aliases the largest file has half as many.
+	maxValues = 1 << 19
 	// maxCompiled leaves room for the rest of the reply that carries the policy to the filter.
 	maxCompiled = wire.MaxMessageSize - 1024
 )

@@ -25,7 +25,7 @@ func (d *decoder) policy(v value) *policy.Policy {
 	return p
 }
 
-// name reads a name of a-z 0-9 . _ -
+// name reads a name, as policy.ValidName has it.
 func (d *decoder) name(v value, want string) string {
 	text, ok := d.text(v, want)
 	if ok && !policy.ValidName(text) {

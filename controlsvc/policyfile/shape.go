@@ -7,7 +7,7 @@ import (
 )
 
 // Bounds on the shape of a document, far above what a policy needs. The YAML parser recurses for every level and for every
-// field of a mapping, and moves all that follows for every empty value: 1 MiB of them takes it minutes.
+// field of a mapping, and moves all that follows for every empty value and document: 1 MiB of them takes it minutes.
 const (
 	maxTokens = 500_000
 	maxDepth  = 24
@@ -17,8 +17,9 @@ const (
 
 // shape follows a document's tokens, to bound it before it is parsed. It need not be exact where the YAML is wrong.
 type shape struct {
-	open  []collection
-	empty int
+	open          []collection
+	empty         int
+	headers, ends int
 }
 
 // collection is a mapping or a list that the tokens are in.
@@ -42,6 +43,8 @@ func checkShape(tokens token.Tokens) (at *token.Token, problem string) {
 		s.countEmpty(before, tk)
 		s.follow(before, tk)
 		switch {
+		case s.headers > 1 || s.ends > 1:
+			return tk, "a second document begins or ends here, want one"
 		case i >= maxTokens:
 			return tk, fmt.Sprintf("the document has more than %d words and signs", maxTokens)
 		case len(s.open) > maxDepth:
@@ -63,8 +66,12 @@ func (s *shape) inFlow() bool { return len(s.open) > 0 && s.top().flow }
 // follow opens and closes collections.
 func (s *shape) follow(before, tk *token.Token) {
 	switch tk.Type {
-	case token.DocumentHeaderType, token.DocumentEndType:
+	case token.DocumentHeaderType:
 		s.open = s.open[:0]
+		s.headers++
+	case token.DocumentEndType:
+		s.open = s.open[:0]
+		s.ends++
 	case token.MappingStartType, token.SequenceStartType:
 		s.open = append(s.open, collection{flow: true, list: tk.Type == token.SequenceStartType})
 	case token.MappingEndType, token.SequenceEndType:
