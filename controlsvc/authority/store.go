@@ -47,7 +47,7 @@ type Reserved struct {
 	// StartIn and EndIn are relative to the store's clock at the execution; both 0 for a strict charge.
 	StartIn, EndIn time.Duration
 	State          State
-	// Denied says that Units < Want; Denial then tells when Min more could be had.
+	// Denied says that another Min within Want was not to be had: Want − Units ≥ Min. Denial then tells when it could be.
 	Denied bool
 	Denial Denial
 }
@@ -67,10 +67,11 @@ type Denial struct {
 	// RetryAfter is when Min units will be free, if nothing more is charged and every lease out is spent at its end. At
 	// exactly that instant they are free; a microsecond earlier they are not.
 	RetryAfter time.Duration
-	// DenyFor is for how long nobody needs to ask: RetryAfter where settled and strict units alone deny; else at most W/20
-	// within [20 ms, 1 s], W the denying rate's window, for a lease may be given back.
+	// DenyFor is for how long nobody needs to ask: for as long as settled and strict units alone deny, which is RetryAfter
+	// where no lease is out; where that is shorter, for W/20 within [20 ms, 1 s], W the window of the rate that denies for
+	// the longest, since leases may be given back; and never for longer than RetryAfter.
 	DenyFor time.Duration
-	// Never: Min is more than the limit holds. RetryAfter is 0 then.
+	// Never: Min is more than the limit holds. RetryAfter and DenyFor are 0 then.
 	Never bool
 }
 
@@ -81,8 +82,10 @@ type Use struct {
 }
 
 // Settle reports a retired lease: Uses when units were spent, Unused that never will be. What is missing to the lease's
-// units keeps its score; more than the lease's units is cut down to it, unused first. The first settle of a lease takes
-// effect, whole; a later one, or one of a lease that has run out of the window, does nothing.
+// units keeps its score; more than the lease's units is cut down to it, unused first, then the earliest uses. Many different
+// ages are joined to at most 63, each of them the youngest's. The first settle of a lease takes effect, whole; a later one,
+// or one of a lease that has run out of the window or that the store never named, does nothing. A strict charge is settled
+// like a lease: what is given back of it at once is free at once.
 type Settle struct {
 	Key    Key
 	Lease  string
