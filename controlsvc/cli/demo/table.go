@@ -110,7 +110,7 @@ func hints(f *fleet) string {
 All of it is still up. Try:
 
   curl -i -H 'x-tenant-id: me' http://%[1]s/
-  # 150 in a row, of which 100 get through, and so for the other Envoy
+  # 150 in a row, of which 100 get through; and at once as many through the other Envoy, which counts the same
   curl -s -o /dev/null -w '%%{http_code}\n' -H 'x-tenant-id: me' 'http://%[1]s/[1-150]' | sort | uniq -c
   curl -s -o /dev/null -w '%%{http_code}\n' -H 'x-tenant-id: me' 'http://%[2]s/[1-150]' | sort | uniq -c
   # under two limits at once
