@@ -112,6 +112,16 @@ func (s *shape) blockEntry(column int, list bool) {
 	s.top().fields++
 }
 
+// leaves says whether a token on a line of its own is outside the innermost mapping, or begins its next field. A list may
+// stand in the column of the field that it belongs to.
+func (s *shape) leaves(tk *token.Token) bool {
+	if len(s.open) == 0 || s.inFlow() {
+		return false
+	}
+	column := s.top().column
+	return tk.Position.Column < column || tk.Position.Column == column && tk.Type != token.SequenceEntryType
+}
+
 // countEmpty counts values that are not there, between two tokens.
 func (s *shape) countEmpty(before, tk *token.Token) {
 	if before == nil {
@@ -120,7 +130,7 @@ func (s *shape) countEmpty(before, tk *token.Token) {
 	closes := tk.Type == token.CollectEntryType || tk.Type == token.MappingEndType || tk.Type == token.SequenceEndType
 	switch before.Type {
 	case token.MappingValueType:
-		if closes || tk.Position.Line > before.Position.Line && !s.inFlow() && len(s.open) > 0 && tk.Position.Column <= s.top().column {
+		if closes || tk.Position.Line > before.Position.Line && s.leaves(tk) {
 			s.empty++
 		}
 	case token.SequenceEntryType:
