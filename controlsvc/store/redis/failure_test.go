@@ -329,3 +329,38 @@ func TestCheckEviction(t *testing.T) {
 		t.Errorf("allkeys-lru: %q, %v", warning, err)
 	}
 }
+
+// Names are told apart by the account. Where it is lost, and the next grant of the same call falls into the same
+// microsecond, the charge that is there already is not overwritten: nothing is granted.
+func TestNameIsTaken(t *testing.T) {
+	s := open(t, startServer(t).URL())
+	h := s.withClock(t)
+	k := testKey("twice", "10/1h", "20/2h")
+	r := authority.Reserve{Key: k, Call: "a", Want: 4, Min: 4, TTL: time.Minute}
+	for range 2 {
+		if out := h.Store.Reserve(t.Context(), []authority.Reserve{r})[0]; out.Err != nil || out.Units != 4 {
+			t.Fatalf("%+v", out)
+		}
+		keys := s.invoke("", k, k.Rates).keys
+		if err := s.client.Del(t.Context(), keys[1], keys[3]).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if out := h.Store.Reserve(t.Context(), []authority.Reserve{r})[0]; !errors.Is(out.Err, errRefused) || out.Units != 0 {
+			t.Errorf("the name is taken: %+v", out)
+		}
+		if err := s.client.Del(t.Context(), keys[0]).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if out := h.Store.Reserve(t.Context(), []authority.Reserve{r})[0]; !errors.Is(out.Err, errRefused) || out.Units != 0 {
+			t.Errorf("the name is taken in the second window: %+v", out)
+		}
+		states, err := h.Store.Peek(t.Context(), k)
+		if err != nil || states[0].Remaining != 10 || states[1].Remaining != 16 {
+			t.Errorf("%+v, %v", states, err)
+		}
+		if err := h.Store.Reset(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		h.Advance(time.Second)
+	}
+}
