@@ -21,7 +21,7 @@ const (
 	endsAt      = recoveredAt + 1200*time.Millisecond
 )
 
-// answerWithin is timeout_ms and what a busy machine adds.
+// answerWithin is timeout_ms and what a busy machine adds; two calls in a row, one after the other, would take longer.
 const answerWithin = 200*time.Millisecond + 400*time.Millisecond
 
 // TestOutage: the service or its store goes away under load and comes back. No request waits longer than its timeout, each
