@@ -124,48 +124,48 @@ local function mint()
   return fmt(minted)
 end
 
+-- Visits a window's members from the one that leaves first, until visit says that it has seen enough, which it mostly has
+-- at the first. Gives whether it said so.
+local function visitOldest(w, visit)
+  local from, size = 0, 4
+  while true do
+    local page = redis.call('ZRANGE', w.charges, fmt(from), fmt(from + size - 1), 'WITHSCORES')
+    for j = 1, #page, 2 do
+      if visit(page[j], unitsOf(page[j]), tonumber(page[j + 1])) then return true end
+    end
+    if #page < 2 * size then return false end
+    from, size = from + size, PAGE
+  end
+end
+
 -- Gives the first instant from now on at which at most so many units are inside a window, if nothing more is charged; and
 -- the first at which that is so without the leases, which may come back.
 local function fallsTo(w, room)
   local left, sure = w.units, w.units - w.leased
   local all, certain
-  if left <= room then all = now end
   if sure <= room then certain = now end
-  local from = 0
-  while not all do
-    local page = redis.call('ZRANGE', w.charges, fmt(from), fmt(from + PAGE - 1), 'WITHSCORES')
-    if #page == 0 then -- the account said more than there is
-      tally(w)
-      return fallsTo(w, room)
-    end
-    for j = 1, #page, 2 do
-      local units = unitsOf(page[j])
-      left = left - units
-      if not isLease(page[j]) then sure = sure - units end
-      local leaves = tonumber(page[j + 1]) + w.length
-      if not certain and sure <= room then certain = leaves end
-      if left <= room then
-        all = leaves
-        break
-      end
-    end
-    from = from + PAGE
+  if left <= room then return now, now end
+  local found = visitOldest(w, function(member, units, score)
+    left = left - units
+    if not isLease(member) then sure = sure - units end
+    if not certain and sure <= room then certain = score + w.length end
+    if left <= room then all = score + w.length end
+    return all
+  end)
+  if not found then -- the account said more than there is
+    tally(w)
+    return fallsTo(w, room)
   end
   return all, math.min(certain or all, all)
 end
 
 -- Sums what has left a window at an instant, at least as much as is wanted if there is so much.
 local function leftBy(w, at, wanted)
-  local sum, from = 0, 0
-  while sum < wanted do
-    local page = redis.call('ZRANGE', w.charges, fmt(from), fmt(from + PAGE - 1), 'WITHSCORES')
-    for j = 1, #page, 2 do
-      if tonumber(page[j + 1]) > at - w.length then return sum end
-      sum = sum + unitsOf(page[j])
-    end
-    if #page < 2 * PAGE then return sum end
-    from = from + PAGE
-  end
+  local sum = 0
+  visitOldest(w, function(_, units, score)
+    if sum >= wanted or score > at - w.length then return true end
+    sum = sum + units
+  end)
   return sum
 end
 
