@@ -224,6 +224,7 @@ func TestConfiguration(t *testing.T) {
 			if !accepted && !strings.HasPrefix(log, "error: sluice: the plugin's configuration ") {
 				t.Errorf("%s: %.80s: the log says %q", by, step.text, log)
 			}
+			r.Close()
 		}
 	}
 }

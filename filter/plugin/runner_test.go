@@ -1,44 +1,41 @@
 package plugin_test
 
 import (
+	"context"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"sluice/filter/host"
 	"sluice/filter/host/fake"
-	"sluice/filter/plugin"
 	"sluice/shared/instant"
+	"sluice/testharness/filterrun"
+	"sluice/testharness/filterrun/native"
 )
 
-// runner is one worker's filter on one way of running it: natively on the fake proxy, and, with the same scenarios, on
-// whatever else runs the filter. Time stands still until advance.
-type runner interface {
-	// start configures the plugin, and says whether it accepted.
-	start(configuration string) bool
-	// now is the proxy's monotonic clock.
-	now() instant.Instant
-	// advance moves the clock, with ticks at the period that the plugin asked for.
-	advance(d time.Duration)
-	// request shows a request to the filter, and gives its number.
-	request(headers []host.Header, properties map[string]string) int
-	// outcome tells what has become of a request.
-	outcome(request int) outcome
-	// respond lets the upstream's answer, or the filter's own, pass the filter, and gives the header fields that the client sees.
-	respond(request int) []host.Header
-	// end ends the request's stream: answered, or its client left.
-	end(request int)
-	// calls gives the calls made since it was last asked.
-	calls() []*fake.Call
-	// finish ends a call; twice is what a confused proxy does.
-	finish(call *fake.Call, reply fake.Reply)
-	// refuse makes the proxy refuse calls, as for a cluster that it does not know.
-	refuse(on bool)
-	// metric reads a counter or gauge after the next tick.
-	metric(name string) int64
-	log() []string
-	// misuse lists what the filter did that a proxy would not forgive.
-	misuse() []string
+// runner is one worker's filter on one of the ways of running it; see filterrun.Runner.
+type runner struct{ filterrun.Runner }
+
+func (r runner) start(configuration string) bool { return r.Start(configuration) }
+func (r runner) now() instant.Instant            { return r.Now() }
+func (r runner) advance(d time.Duration)         { r.Advance(d) }
+func (r runner) respond(request int) []host.Header {
+	return r.Respond(request)
+}
+func (r runner) end(request int)                                  { r.End(request) }
+func (r runner) calls() []*fake.Call                              { return r.Calls() }
+func (r runner) finish(call *fake.Call, reply fake.Reply)         { r.Finish(call, reply) }
+func (r runner) refuse(on bool)                                   { r.Refuse(on) }
+func (r runner) metric(name string) int64                         { return r.Metric(name) }
+func (r runner) log() []string                                    { return r.Log() }
+func (r runner) misuse() []string                                 { return r.Misuse() }
+func (r runner) request(h []host.Header, p map[string]string) int { return r.Request(h, p) }
+
+func (r runner) outcome(request int) outcome {
+	o := r.Outcome(request)
+	return outcome{o.Fate, o.Arrived, o.Decided, o.Status, o.Body, o.GRPCStatus, o.Headers}
 }
 
 // outcome is what has become of a request.
@@ -60,83 +57,77 @@ func (o outcome) field(name string) string {
 	return ""
 }
 
-// native runs the plugin on the fake proxy.
-type native struct {
-	proxy    *fake.Proxy
-	plugin   host.Plugin
-	streams  []*fake.Stream
-	nextTick instant.Instant
+func newNative(seed uint64) runner { return runner{native.NewFake(seed)} }
+
+// runners are the ways of running the filter that every scenario passes on: on the fake proxy, in the SDK's emulator with
+// the SDK's adapter, and as the .wasm of stock Go; TestMain adds that of TinyGo, where there is one.
+var runners = map[string]func(seed uint64) runner{
+	"native":   newNative,
+	"emulator": func(seed uint64) runner { return runner{native.NewEmulated(seed)} },
+	"wasm":     func(seed uint64) runner { return runner{filterrun.NewWasm(context.Background(), stockWasm(), seed)} },
 }
 
-func newNative(seed uint64) runner {
-	proxy := fake.New(seed)
-	return &native{proxy: proxy, plugin: plugin.New(proxy)}
-}
+// stockWasm is the filter as stock Go builds it.
+var stockWasm = sync.OnceValue(func() []byte {
+	module, err := filterrun.Build(context.Background(), "..")
+	if err != nil {
+		panic(err)
+	}
+	return module
+})
 
-func (n *native) start(configuration string) bool {
-	ok := n.plugin.Start([]byte(configuration))
-	n.nextTick = n.proxy.Clock.Add(n.proxy.Period)
-	return ok
-}
+// tinyGoWasm names the environment's variable with the file that TinyGo has built.
+const tinyGoWasm = "SLUICE_TINYGO_WASM"
 
-func (n *native) now() instant.Instant { return n.proxy.Clock }
-
-func (n *native) advance(d time.Duration) {
-	end := n.proxy.Clock.Add(d)
-	for n.proxy.Period > 0 {
-		n.nextTick = min(n.nextTick, n.proxy.Clock.Add(n.proxy.Period))
-		if n.nextTick > end {
-			break
+func TestMain(m *testing.M) {
+	if file := os.Getenv(tinyGoWasm); file != "" {
+		module, err := os.ReadFile(file)
+		if err != nil {
+			panic(tinyGoWasm + ": " + err.Error())
 		}
-		n.proxy.Clock = n.nextTick
-		n.nextTick = n.nextTick.Add(n.proxy.Period)
-		n.plugin.Tick()
+		runners["tinygo"] = func(seed uint64) runner { return runner{filterrun.NewWasm(context.Background(), module, seed)} }
 	}
-	n.proxy.Clock = end
+	os.Exit(m.Run())
 }
 
-func (n *native) request(headers []host.Header, properties map[string]string) int {
-	n.streams = append(n.streams, n.proxy.Request(n.plugin, headers, properties))
-	return len(n.streams) - 1
-}
-
-func (n *native) outcome(request int) outcome {
-	s := n.streams[request]
-	return outcome{s.Fate, s.Arrived, s.Decided, s.Status, s.Body, s.GRPCStatus, s.Response}
-}
-
-func (n *native) respond(request int) []host.Header {
-	n.proxy.Reply(n.plugin, n.streams[request])
-	return n.streams[request].Response
-}
-
-func (n *native) end(request int)     { n.proxy.End(n.plugin, n.streams[request]) }
-func (n *native) calls() []*fake.Call { return n.proxy.TakeCalls() }
-func (n *native) refuse(on bool)      { n.proxy.Refuse = on }
-func (n *native) log() []string       { return n.proxy.Lines }
-func (n *native) misuse() []string    { return n.proxy.Misuse }
-func (n *native) metric(s string) int64 {
-	n.advance(n.proxy.Period)
-	value, there := n.proxy.Value(s)
-	if !there {
-		return -1
+// TestRunners says what the stories run on.
+func TestRunners(t *testing.T) {
+	for _, by := range []string{"native", "emulator", "wasm"} {
+		if runners[by] == nil {
+			t.Errorf("no runner %q", by)
+		}
 	}
-	return value
+	if runners["tinygo"] == nil {
+		t.Log(tinyGoWasm + " is not set: TinyGo's build is not among the runners")
+	}
 }
 
-func (n *native) finish(call *fake.Call, reply fake.Reply) {
-	n.proxy.Finish(n.plugin, call.ID, reply)
+// notOn are the stories that a runner cannot tell, and why.
+var notOn = map[string]map[string]string{
+	"emulator": {ownAnswer: "the emulator takes the answer's action for the request's, which then counts as sent on"},
+	"wasm":     {ownAnswer: wasmhostAnswers},
+	"tinygo":   {ownAnswer: wasmhostAnswers},
 }
 
-// runners are the ways of running the filter that every scenario passes on.
-var runners = map[string]func(seed uint64) runner{"native": newNative}
+const (
+	ownAnswer       = "the proxy's own answer to a paused request ends the pause"
+	wasmhostAnswers = "wasmhost has no upstream, and no timeout of the route's, that answers a request before it was sent on"
+)
 
 // scenario runs a story on every runner, and checks at its end that the filter did nothing that it must not do.
 func scenario(t *testing.T, name string, tell func(t *testing.T, w *world)) {
 	t.Helper()
 	for by, make := range runners {
+		if why := notOn[by][name]; why != "" {
+			t.Logf("%s is not told on %s: %s", name, by, why)
+			continue
+		}
 		t.Run(name+"/"+by, func(t *testing.T) {
-			w := newWorld(t, 1, make)
+			w := newWorld(t, 1, func(seed uint64) runner {
+				r := make(seed)
+				t.Cleanup(r.Close)
+				return r
+			})
 			tell(t, w)
 			for _, worker := range w.workers {
 				if misuse := worker.misuse(); len(misuse) > 0 {

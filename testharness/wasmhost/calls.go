@@ -42,6 +42,9 @@ type Reply struct {
 	Reset bool
 	// Drop is no reply at all, unless Call.Respond gives one later.
 	Drop bool
+	// Lost is a call whose end is never told, not even as a timeout: what an SDK
+	// makes of one whose stream has gone. Call.Respond may still give a reply.
+	Lost bool
 	// Repeat is how many more times the same reply is delivered. No proxy does
 	// that; a filter that survives it is robust.
 	Repeat int
@@ -158,7 +161,10 @@ func (c *Call) Respond(r Reply) bool {
 	if c.over {
 		return false
 	}
-	if r.Drop {
+	if r.Lost {
+		c.Worker.host.clock.cancel(c.timeout)
+	}
+	if r.Drop || r.Lost {
 		return true
 	}
 	c.Worker.host.clock.after(r.Delay, func() {
@@ -170,6 +176,14 @@ func (c *Call) Respond(r Reply) bool {
 		}
 	})
 	return true
+}
+
+// RespondAgain delivers a reply to a call that is over, as no proxy does; see
+// also Reply.Repeat. A call that is not over is left alone.
+func (c *Call) RespondAgain(r Reply) {
+	if c.over {
+		c.Worker.host.clock.after(r.Delay, func() { c.tell(r) })
+	}
 }
 
 func (c *Call) deliver(r Reply) {
