@@ -20,8 +20,10 @@ const (
 	// minScheduledTTL is two of the workers' ticks: a lease that starts later has to be noticed.
 	minScheduledTTL = 40 * time.Millisecond
 	// A lease may start so far ahead: W/horizonShare, at most maxHorizon.
-	horizonShare = 16
+	horizonShare = 8
 	maxHorizon   = 5 * time.Second
+	// A batch is L/batchShare, divided by the active workers: of so many units each lease that starts later is made.
+	batchShare = 20
 	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
@@ -95,17 +97,17 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 		if want <= paused {
 			return strict
 		}
-		headroom := float64(free) / float64(rate.Units)
+		headroom := min(1, 2*float64(free)/float64(rate.Units))
 		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
 		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
 	}
-	batch := int64(float64(rate.Units) / float64(rate.Window) * float64(horizon) / float64(workers))
-	batch = min(batch, paused+ahead)
+	batch := min(rate.Units/(batchShare*workers), paused+ahead)
 	batch -= batch % cost
 	if batch <= cost {
 		return strict
 	}
-	return plan{want: batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
+	want := min(max(batch, free/(2*workers)), paused+ahead)
+	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
 }
 
 func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }

@@ -13,6 +13,9 @@ const (
 	firstRound = 2 * time.Millisecond
 	// maxAhead bounds the keys that one call asks for ahead of need; the others' turn comes with the next request.
 	maxAhead = 64
+	// aheadParts is how many leases are asked for at once where each starts when its units become free: several small ones
+	// start sooner, one after the other, than one that holds as much.
+	aheadParts = 3
 )
 
 // leases says whether the key's units may be leased.
@@ -45,12 +48,26 @@ func (c *Client) askAhead(now instant.Instant, cl *call, asks []wire.Ask) []wire
 			k.groups--
 			continue
 		}
-		k.underWay = cl
-		cl.ahead = append(cl.ahead, k)
+		k.groups--
 		c.collect(now, k)
-		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: 1, Want: min(want, wire.MaxUnits)})
+		k.underWay = cl
+		asks = cl.askParts(k, want, asks)
 	}
 	c.wishes = c.wishes[:0]
+	return asks
+}
+
+// askParts asks for leases that no request waits for yet.
+func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
+	parts := int64(1)
+	if k.Admission.Scarce() {
+		parts = min(aheadParts, want)
+	}
+	for i := range parts {
+		k.groups++ // it is in use until the call has ended
+		cl.ahead = append(cl.ahead, k)
+		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: 1, Want: min((want+i)/parts, wire.MaxUnits)})
+	}
 	return asks
 }
 
@@ -73,7 +90,8 @@ func (c *Client) collect(now instant.Instant, k *Key) {
 	k.Admission.Tidy(now)
 	for _, r := range k.Admission.TakeRetired() {
 		settle := wire.Settle{KeyRef: k.Ref, Lease: r.ID, Unused: r.Unused}
-		c.reports.settle(now.Add(k.reportWithin()), settle, r.Uses, &c.Counts)
+		// Nothing is lost while it is told before its first unit has left the window: the next lease's ask is soon enough.
+		c.reports.settle(now.Add(2*k.reportWithin()), settle, r.Uses, &c.Counts)
 	}
 	if !k.leased && k.Admission.Leases() > 0 {
 		k.leased = true

@@ -88,8 +88,18 @@ func (c *Client) fetched(now instant.Instant, reply host.Reply) {
 	if response.Policy == nil || c.policy != nil && c.policy.Version == response.Policy.Version {
 		return
 	}
+	c.enforce(now, response.Policy)
+}
+
+// Adopt puts a policy in force that the service has sent to somebody else in this worker, and asks whether it still holds.
+func (c *Client) Adopt(p *policy.Policy) {
+	c.fetch.wanted = true
+	c.enforce(c.proxy.Now(), p)
+}
+
+func (c *Client) enforce(now instant.Instant, p *policy.Policy) {
 	first := c.policy == nil
-	c.policy = response.Policy
+	c.policy = p
 	if first {
 		// Workers that start together do not report together.
 		c.lastSync = now.Add(-time.Duration(c.proxy.Random() % uint64(heartbeat)))

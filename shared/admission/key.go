@@ -28,6 +28,8 @@ type Key struct {
 	// retired holds leases that are over and not handed out by TakeRetired yet.
 	retired []lease.Retired
 	demand  demand
+	// scarce: the last lease was scheduled.
+	scarce bool
 	// ttl is how long the last lease could be spent; 0 before the first.
 	ttl time.Duration
 	// fellBack is units admitted while the service was away that TakeFallback has not handed out yet.

@@ -18,6 +18,9 @@ const (
 	maxDemandWidth = time.Second
 )
 
+// endNoticed is how long before its end a lease is followed by the next, at most a quarter of its life.
+const endNoticed = 40 * time.Millisecond
+
 // leased says whether the key's units may come from leases.
 func (k *Key) leased() bool { return k.limit.Mode == limit.Lease }
 
@@ -77,6 +80,7 @@ func (k *Key) hold(l *lease.Lease, now instant.Instant) {
 	}
 	k.leases = append(k.leases, l)
 	k.ttl = max(0, l.Until.Sub(l.From))
+	k.scarce = l.From > now
 }
 
 // Tidy retires the leases that are over.
@@ -103,6 +107,9 @@ func (k *Key) retire(i int) {
 	k.leases = k.leases[:last]
 }
 
+// Scarce says that the last lease was scheduled: there was nothing to be had at once.
+func (k *Key) Scarce() bool { return k.scarce }
+
 // Idle says that the key holds leases and nobody has asked for its units lately.
 func (k *Key) Idle(now instant.Instant) bool {
 	return len(k.leases) > 0 && k.demand.over(now, k.demand.width) == 0
@@ -124,7 +131,9 @@ func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
 	if !k.leased() || len(k.leases) == 0 || k.standing(now, 1) {
 		return 0
 	}
-	soon := now.Add(4 * round)
+	// A lease's end is noticed by the next request or the next tick, whichever comes first.
+	soon := now.Add(max(4*round, min(endNoticed, k.ttl/4)))
+	const spare = 2 // demand comes in lumps
 	var units int64
 	for _, l := range k.leases {
 		if l.From > now {
@@ -134,7 +143,7 @@ func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
 			units += l.Left()
 		}
 	}
-	if units > k.demand.over(now, 4*round) {
+	if units > k.demand.over(now, 4*round)+spare {
 		return 0
 	}
 	return k.Expected(now)

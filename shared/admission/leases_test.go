@@ -136,9 +136,9 @@ func TestAhead(t *testing.T) {
 			t.Fatal("never asked ahead")
 		}
 	}
-	// It ends at 200 ms less the margin: asked for when four rounds are left, 200 ms of demand.
-	if now < 194*milli || now > 197*milli {
-		t.Errorf("asked ahead at %d µs, want about four round trips before the end", now)
+	// It ends at 200 ms less the margin: asked for 40 ms before, for 200 ms of demand.
+	if now < 158*milli || now > 161*milli {
+		t.Errorf("asked ahead at %d µs, want about 40 ms before the end", now)
 	}
 	if got := k.Ahead(now, round); got < 350 || got > 450 {
 		t.Errorf("%d ahead, want what the next lease's life will need: about 400", got)

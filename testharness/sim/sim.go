@@ -113,6 +113,7 @@ func keyOf(l policy.Limit, tenant string) string {
 func (r *run) traffic() {
 	s := r.scenario
 	rate := s.Limits[0].Rates[0]
+	end := r.world.now.Add(s.Duration)
 	perTenant := s.Load * float64(rate.Units)
 	for i := range s.Tenants {
 		tenant := "tenant" + strconv.Itoa(i)
@@ -121,6 +122,9 @@ func (r *run) traffic() {
 		var next func()
 		if s.Bursts {
 			next = func() {
+				if r.world.now >= end {
+					return
+				}
 				for range int(perTenant + 0.5) {
 					r.world.after(r.world.between(0, rate.Window/50), deliver)
 				}
@@ -128,6 +132,9 @@ func (r *run) traffic() {
 			}
 		} else {
 			next = func() {
+				if r.world.now >= end {
+					return
+				}
 				deliver()
 				r.world.after(r.world.spread(pause), next)
 			}
