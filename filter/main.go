@@ -7,6 +7,6 @@ import (
 	"sluice/filter/plugin"
 )
 
-func init() { host.Run(plugin.New) }
+func init() { host.Run(plugin.Maker()) }
 
 func main() {}

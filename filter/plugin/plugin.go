@@ -29,6 +29,7 @@ type Plugin struct {
 	keys   keys
 	meters meters
 	busy   bool // has seen a request
+	latest *latest
 
 	streams map[host.ContextID]*stream
 	free    []*stream
@@ -57,8 +58,10 @@ type stream struct {
 const maxFree = 1024
 
 // New gives a plugin that waits for Start.
-func New(proxy host.Proxy) host.Plugin {
-	p := &Plugin{proxy: proxy, view: &view{proxy}, streams: map[host.ContextID]*stream{}}
+func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
+
+func newPlugin(proxy host.Proxy) *Plugin {
+	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, streams: map[host.ContextID]*stream{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
 	return p
 }
@@ -79,6 +82,9 @@ func (p *Plugin) Start(configuration []byte) bool {
 	p.meters.define(p.proxy)
 	p.client = control.New(p.proxy, c.Config, p)
 	p.keys = keys{client: p.client, max: c.maxKeys}
+	if p.latest.policy != nil && p.latest.cluster == c.Cluster {
+		p.client.Adopt(p.latest.policy)
+	}
 	p.proxy.SetTick(idleTick)
 	return true
 }
@@ -109,7 +115,10 @@ func (p *Plugin) Stop() bool {
 }
 
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
-func (p *Plugin) PolicyArrived(next *policy.Policy) { p.keys.setPolicy(next) }
+func (p *Plugin) PolicyArrived(next *policy.Policy) {
+	*p.latest = latest{p.config.Cluster, next}
+	p.keys.setPolicy(next)
+}
 
 // RequestHeaders decides a request, or pauses it.
 func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
