@@ -61,7 +61,7 @@ func parseConfig(text []byte) (config, error) {
 	if len(text) == 0 {
 		return c, nil
 	}
-	err := readObject(text, func(key string, v jsonValue) error {
+	err := readJSONObject(text, func(key string, v jsonValue) error {
 		names := make([]string, len(settings))
 		for i, s := range settings {
 			if s.name != key {

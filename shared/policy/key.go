@@ -2,7 +2,6 @@ package policy
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 )
 
@@ -25,11 +24,14 @@ func EscapeValue(value string) string {
 	case value == "":
 		return noValue
 	case len(value) > MaxValueLength:
+		const digits = "0123456789abcdef"
 		sum := sha256.Sum256([]byte(value))
-		var text [1 + 2*sha256.Size]byte
-		text[0] = '#'
-		hex.Encode(text[1:], sum[:])
-		return string(text[:])
+		text := make([]byte, 0, 1+2*sha256.Size)
+		text = append(text, '#')
+		for _, b := range sum { // encoding/hex would bring fmt into the filter
+			text = append(text, digits[b>>4], digits[b&0xf])
+		}
+		return string(text)
 	}
 	for i := range len(value) {
 		if !isPlain(value[i]) {
