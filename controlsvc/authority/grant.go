@@ -156,8 +156,10 @@ func (a *Authority) reserve(ctx context.Context, worker uint64, call string, gro
 	sort.SliceStable(operations, func(i, j int) bool { return operations[i].key.Name < operations[j].key.Name })
 	reserves := make([]Reserve, len(operations))
 	for i, o := range operations {
-		reserves[i] = Reserve{Key: o.key, Call: call, Part: o.part, Want: o.plan.want, Min: o.plan.least,
-			TTL: o.plan.ttl, Horizon: o.plan.horizon}
+		reserves[i] = Reserve{
+			Key: o.key, Call: call, Part: o.part, Want: o.plan.want, Min: o.plan.least,
+			TTL: o.plan.ttl, Horizon: o.plan.horizon,
+		}
 	}
 	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {
 		operations[i].reserved = reserved
