@@ -1,3 +1,4 @@
+//nolint:gosec // WASI takes addresses
 package host
 
 import (

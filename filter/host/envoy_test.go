@@ -244,7 +244,6 @@ func (w *world) in(id uint32, callback func()) {
 // end has the host end a context.
 func (w *world) end(id uint32) {
 	w.in(id, func() { w.done(id) })
-	w.in(id, func() { w.remove(id) })
 	delete(w.envoy.contexts, id)
 }
 

@@ -1,8 +1,3 @@
-// Package host is the port between the filter and the proxy that runs it, with one adapter for each way of building the
-// filter: the SDK's (TinyGo, and natively under its emulator) and a binding of our own for stock Go. It is the only place
-// in the filter that reads a clock, makes random numbers or talks to the proxy.
-//
-// Everything here runs on one Envoy worker thread; nothing is called concurrently.
 package host
 
 import (
@@ -44,8 +39,9 @@ type Proxy interface {
 	// SetTick asks for Plugin.Tick every period, about; 0 stops it.
 	SetTick(period time.Duration)
 
-	// RequestHeader reads a header of the request, by its name in lower case; of several fields of that name, their
-	// values joined by commas, as the proxy does. False where there is none. Valid only during Plugin.RequestHeaders.
+	// RequestHeader reads a header of the request, by its name in lower case; of several fields of that name, their values
+	// joined by commas, and those of cookie by semicolons. False where there is none. Valid only during
+	// Plugin.RequestHeaders; the value is the caller's to keep.
 	RequestHeader(name string) (string, bool)
 	// Property reads an attribute of the proxy's by its path, such as {"source", "address"}; false where there is none.
 	Property(path ...string) (string, bool)
@@ -108,6 +104,6 @@ type Plugin interface {
 	Done(stream ContextID)
 	CallEnded(call CallID, reply Reply)
 	// Stop says that the plugin is shut down or will be replaced. True: it may go at once, and is told nothing more. False: it
-	// is asked again after each CallEnded, which is all that Envoy still tells it: so only while a call is under way.
+	// is asked again after each callback that may follow; in Envoy none does, where no other configuration shares the VM.
 	Stop() bool
 }

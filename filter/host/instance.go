@@ -29,8 +29,6 @@ type stream struct {
 	seen bool
 	// asking: the plugin is looking at the request's headers.
 	asking bool
-	// over: the plugin has been told that it is over.
-	over bool
 	// settled: it was sent on or answered, which happens once.
 	settled bool
 	// answered: it was answered in the upstream's place.
@@ -102,7 +100,7 @@ func (v *instance) tick(id uint32) {
 // requestHeaders is proxy_on_request_headers.
 func (v *instance) requestHeaders(id uint32) uint32 {
 	s := v.streams[id]
-	if s == nil || s.over || s.root.stopped {
+	if s == nil || s.root.stopped {
 		return actionContinue
 	}
 	s.seen, s.asking = true, true
@@ -123,7 +121,7 @@ func (v *instance) requestHeaders(id uint32) uint32 {
 
 // responseHeaders is proxy_on_response_headers.
 func (v *instance) responseHeaders(id uint32) uint32 {
-	if s := v.streams[id]; s != nil && !s.over && !s.root.stopped {
+	if s := v.streams[id]; s != nil && !s.root.stopped {
 		s.seen, s.settled = true, true
 		s.root.enter(id)
 		s.root.plugin.ResponseHeaders(ContextID(id))
@@ -145,42 +143,36 @@ func (v *instance) callEnded(id, call, headers, bodySize, trailers uint32) {
 	r.leave()
 }
 
-// done is proxy_on_done: false asks the host to wait for proxy_done before it deletes the context.
+// done is proxy_on_done: a stream is over, or a root context is to go; false asks the host to wait for proxy_done. What is
+// done is forgotten here: all that comes after it is proxy_on_delete, which is not exported and so costs no call.
 func (v *instance) done(id uint32) bool {
-	if s := v.streams[id]; s != nil {
-		s.end(id)
+	r := v.roots[id]
+	if r == nil {
+		v.endStream(id)
 		return true
 	}
-	if r := v.roots[id]; r != nil {
-		return r.stop()
+	if !r.stop() {
+		return false
 	}
+	delete(v.roots, id)
 	return true
 }
 
-// remove is proxy_on_delete, the last that is heard of a context.
-func (v *instance) remove(id uint32) {
-	if s := v.streams[id]; s != nil {
-		s.end(id)
-		delete(v.streams, id)
-		if len(v.free) < maxFreeStreams {
-			s.root = nil
-			v.free = append(v.free, s)
-		}
+// endStream tells the plugin that the stream is over, where it knows of it.
+func (v *instance) endStream(id uint32) {
+	s := v.streams[id]
+	if s == nil {
 		return
 	}
-	delete(v.roots, id)
-}
-
-// end tells the plugin that the stream is over, once, where it knows of it.
-func (s *stream) end(id uint32) {
-	if s.over {
-		return
-	}
-	s.over = true
+	delete(v.streams, id)
 	if s.seen && !s.root.stopped {
 		s.root.enter(id)
 		s.root.plugin.Done(ContextID(id))
 		s.root.leave()
+	}
+	if len(v.free) < maxFreeStreams {
+		s.root = nil
+		v.free = append(v.free, s)
 	}
 }
 

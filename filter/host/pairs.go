@@ -66,23 +66,25 @@ func (p pairs) count() uint64 {
 // after gives the value of the first field of that name from at on, never nil, and the place behind it. Nil at the end, and
 // where the map is cut short.
 func (p pairs) after(at place, name string) ([]byte, place) {
-	sizes, data := at.sizes, at.data
-	for end := 4 + 8*p.count(); sizes < end; {
-		nameSize, valueSize := uint64(length(p[sizes:])), uint64(length(p[sizes+4:]))
+	data, wanted := at.data, uint64(len(name))
+	for sizes, end := at.sizes, 4+8*p.count(); sizes < end; sizes += 8 {
+		lengths := p[sizes:][:8:8]
+		nameSize, valueSize := uint64(length(lengths)), uint64(length(lengths[4:]))
 		value := data + nameSize + 1
 		next := value + valueSize + 1
 		if next > uint64(len(p)) {
 			break
 		}
-		if nameSize == uint64(len(name)) && string(p[data:data+nameSize]) == name {
+		if nameSize == wanted && string(p[data:data+nameSize]) == name {
 			return p[value : next-1 : next-1], place{sizes: sizes + 8, data: next}
 		}
-		sizes, data = sizes+8, next
+		data = next
 	}
 	return nil, at
 }
 
 func length(b []byte) uint32 {
+	_ = b[3]
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 

@@ -58,6 +58,7 @@ func (r *root) leave() {
 		r.stopping, r.stopped = false, true
 		r.check(r.abi.setEffectiveContext(r.id))
 		r.check(r.abi.done())
+		delete(r.roots, r.id)
 	}
 }
 
@@ -139,7 +140,7 @@ func (r *root) Respond(id ContextID, code int, headers []Header, body string, gr
 // open gives a stream that may still be sent on or answered; nil where it is gone, or was already.
 func (r *root) open(id ContextID) *stream {
 	s := r.streams[uint32(id)]
-	if s == nil || s.over || s.root != r {
+	if s == nil || s.root != r {
 		return nil
 	}
 	if s.settled {

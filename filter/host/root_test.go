@@ -149,7 +149,6 @@ func TestAllocationsPerRequest(t *testing.T) {
 		w.requestHeaders(2)
 		w.responseHeaders(2)
 		w.done(2)
-		w.remove(2)
 	})
 	if allocations > 2 || quiet.done != 1001 {
 		t.Errorf("%v allocations for a request, want 2; %d were done, want 1001", allocations, quiet.done)

@@ -86,20 +86,15 @@ func (p *sdkPlugin) OnTick() {
 	p.dispatch() // should the queue have failed
 }
 
-// OnPluginDone is proxy_on_done. The SDK does not tell when the context is deleted, so that what is done is forgotten here.
+// OnPluginDone is proxy_on_done for a root context.
 func (p *sdkPlugin) OnPluginDone() bool {
 	p.sdk.enter(p.id)
 	gone := p.sdk.vm.done(p.id)
 	p.sdk.leave()
 	if gone {
-		p.sdk.forget(p.id)
+		delete(p.sdk.plugins, p.id)
 	}
 	return gone
-}
-
-func (s *sdk) forget(plugin uint32) {
-	s.vm.remove(plugin)
-	delete(s.plugins, plugin)
 }
 
 // NewHttpContext is proxy_on_context_create for a stream.
@@ -133,7 +128,7 @@ func (c *sdkStream) OnHttpResponseHeaders(int, bool) types.Action {
 // OnHttpStreamDone is proxy_on_log, and the last that the SDK tells of a stream.
 func (c *sdkStream) OnHttpStreamDone() {
 	c.sdk.enter(c.id)
-	c.sdk.vm.remove(c.id)
+	c.sdk.vm.done(c.id)
 	c.sdk.leave()
 }
 
@@ -165,7 +160,7 @@ func (s *sdk) setEffectiveContext(context uint32) status {
 
 func (s *sdk) done() status {
 	proxywasm.PluginDone()
-	s.forget(s.effective)
+	delete(s.plugins, s.effective)
 	return statusOK
 }
 

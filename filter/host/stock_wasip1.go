@@ -1,5 +1,6 @@
 //go:build !tinygo
 
+//nolint:gosec,unused // a binding is made of addresses; what it exports, the host calls
 package host
 
 import "unsafe"
@@ -245,9 +246,6 @@ func proxyOnHTTPCallResponse(context, call, headers, bodySize, trailers uint32) 
 
 //go:wasmexport proxy_on_done
 func proxyOnDone(context uint32) uint32 { return boolean(vm.done(context)) }
-
-//go:wasmexport proxy_on_delete
-func proxyOnDelete(context uint32) { vm.remove(context) }
 
 func boolean(b bool) uint32 {
 	if b {
