@@ -48,10 +48,12 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 	}
 	all = slices.Insert(all, place, at)
 	j.spent[k] = all
+	j.run.watch.spent(k, at, 1)
 	for i, rate := range j.run.rates(k.limit) {
 		for end := place; end < len(all) && all[end] < at.Add(rate.Window); end++ {
 			first, _ := slices.BinarySearch(all, all[end].Add(-rate.Window)+1)
 			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
+			j.run.watch.window(k, i, all[end], count)
 			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
 			if count > most {
 				j.complain("%d units of %s/%s within %v, %d are allowed", count, k.limit, k.key, rate.Window, most)

@@ -178,6 +178,7 @@ func (s *faultyStore) Reserve(ctx context.Context, operations []authority.Reserv
 		if executed {
 			results[i] = s.flaws.reserve(ctx, s.Store, s.run.world.now, o)
 			s.run.figures.StoreCalls++
+			s.run.figures.StoreOperations++
 		}
 		if !told {
 			results[i] = authority.Reserved{Err: errLost}
@@ -192,6 +193,7 @@ func (s *faultyStore) Settle(ctx context.Context, operations []authority.Settle)
 		executed, told := s.fate("settle", o.Lease+o.Key.Name)
 		if executed {
 			errs[i] = s.flaws.settle(ctx, s.Store, s.run.world.now, o)
+			s.run.figures.StoreOperations++
 		}
 		if !told {
 			errs[i] = errLost
@@ -206,6 +208,7 @@ func (s *faultyStore) Cancel(ctx context.Context, operations []authority.Cancel)
 		executed, told := s.fate("cancel", o.Call+o.Key.Name)
 		if executed {
 			errs[i] = s.Store.Cancel(ctx, []authority.Cancel{o})[0]
+			s.run.figures.StoreOperations++
 		}
 		if !told {
 			errs[i] = errLost

@@ -13,6 +13,8 @@ type Figures struct {
 	Requests, Admitted, Denied, Waited int64
 	// Calls counts executions of Sync at the service, StoreCalls of reserves at the store.
 	Calls, StoreCalls int64
+	// StoreOperations counts the reserves, settles and cancels that the store has executed.
+	StoreOperations int64
 	// Possible is how many requests the exact limiter admits, with nothing between it and the requests.
 	Possible int64
 	// Worst is the fullest window, as a share of its limit.
@@ -52,11 +54,15 @@ type run struct {
 	figures  Figures
 	exact    map[boundKey]*exactLog
 	changed  bool
+	watch    watched
 }
 
 // Run plays a scenario. The same scenario gives the same result.
-func Run(s Scenario) Result {
-	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}}
+func Run(s Scenario) Result { return RunWatched(s, Watch{}) }
+
+// RunWatched plays a scenario and tells of it meanwhile.
+func RunWatched(s Scenario, w Watch) Result {
+	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
 	r.service = r.newService()
 	for i := range s.Workers {
@@ -66,9 +72,8 @@ func Run(s Scenario) Result {
 	r.world.runUntil(r.world.now.Add(settled))
 	r.traffic()
 	r.troubles()
-	end := r.world.now.Add(s.Duration)
-	r.world.runUntil(end)
-	r.world.runUntil(end.Add(s.Timeout + maxTickDelay))
+	r.play(s.Duration)
+	r.world.runUntil(r.world.now.Add(s.Timeout + maxTickDelay))
 	r.everybodyAnswered()
 	return Result{Figures: r.figures, Violations: r.judge.violations}
 }
