@@ -24,6 +24,7 @@ type Wasm struct {
 	made    []*fake.Call
 	byID    map[host.CallID]*wasmhost.Call
 	last    host.CallID
+	failure error // why there is no host
 }
 
 var _ Runner = (*Wasm)(nil)
@@ -45,7 +46,7 @@ func (w *Wasm) Start(configuration string) bool {
 		return true
 	}
 	// A host that refuses to begin has no log to look at; one that refuses to go on has.
-	if w.load("{}") == nil {
+	if w.failure = w.load("{}"); w.failure == nil {
 		_ = w.host.Reconfigure([]byte(configuration))
 	}
 	return false
@@ -165,6 +166,9 @@ func (w *Wasm) Metric(name string) int64 {
 
 // Log implements Runner.
 func (w *Wasm) Log() []string {
+	if w.failure != nil {
+		return []string{"error: " + w.failure.Error()}
+	}
 	var lines []string
 	for _, l := range w.host.Logs() {
 		level := "debug"
