@@ -1,51 +1,140 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/testharness/sim"
 )
 
-// seeds is how many runs TestNoWindowEverHoldsMore makes: SIM_SEEDS, or what fits into a test.
-func seeds(t *testing.T) uint64 {
-	text := os.Getenv("SIM_SEEDS")
+// defaultSeeds is how many seeds fit into about a minute on two processors.
+const defaultSeeds = 15_000
+
+// fromEnvironment reads a whole number from a variable, where it is set.
+func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
 	if text == "" {
-		return 1000
+		return otherwise
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("SIM_SEEDS: %v", err)
+		t.Fatalf("%s=%q in the environment: want a whole number from 0", name, text)
 	}
 	return n
 }
 
-// TestNoWindowEverHoldsMore plays many seeds with every fault there is. A failing one is made as small as it gets, and
-// printed; Run with the printed scenario repeats it.
+// TestNoWindowEverHoldsMore plays many seeds with every fault there is: SIM_SEEDS of them. A failing one is made as small
+// as it gets, and printed with the commands that repeat it.
 func TestNoWindowEverHoldsMore(t *testing.T) {
-	n := seeds(t)
-	var admitted, denied, waited, calls atomic.Int64
-	failed, violations := firstFailure(1, n, func(s sim.Scenario) sim.Scenario { return s }, func(f sim.Figures) {
-		admitted.Add(f.Admitted)
-		denied.Add(f.Denied)
-		waited.Add(f.Waited)
-		calls.Add(f.Calls)
-	})
-	if violations != nil {
-		smallest, why := sim.Shrink(failed)
-		t.Fatalf("%v\n\t%s\nsmallest: %#v\n\t%s", failed, strings.Join(violations, "\n\t"), smallest, strings.Join(why, "\n\t"))
+	otherwise := uint64(defaultSeeds)
+	if testing.Short() {
+		otherwise = 1000
 	}
-	t.Logf("%d seeds: %d admitted, %d denied, %d waited, %d calls",
-		n, admitted.Load(), denied.Load(), waited.Load(), calls.Load())
-	if admitted.Load() == 0 || denied.Load() == 0 || waited.Load() == 0 {
+	n := fromEnvironment(t, "SIM_SEEDS", otherwise)
+	sum := &sums{t: t, of: n, told: time.Now()}
+	failed, violations := firstFailure(1, n, func(s sim.Scenario) sim.Scenario { return s }, sum.add)
+	if violations != nil {
+		t.Fatal(failure(failed, violations))
+	}
+	t.Log(sum)
+	if sum.figures.Admitted == 0 || sum.figures.Denied == 0 || sum.figures.Waited == 0 {
 		t.Error("want requests of every outcome")
+	}
+}
+
+// sums adds the figures of many runs up, and tells from time to time how far they are.
+type sums struct {
+	t    *testing.T
+	of   uint64
+	told time.Time
+
+	mu      sync.Mutex
+	seeds   uint64
+	figures sim.Figures
+}
+
+func (s *sums) add(f sim.Figures) {
+	const pause = 10 * time.Second
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seeds++
+	s.figures.Requests += f.Requests
+	s.figures.Admitted += f.Admitted
+	s.figures.Denied += f.Denied
+	s.figures.Waited += f.Waited
+	s.figures.Calls += f.Calls
+	s.figures.Worst = max(s.figures.Worst, f.Worst)
+	if time.Since(s.told) >= pause {
+		s.told = time.Now()
+		s.t.Log(s)
+	}
+}
+
+// String gives the sums on one line.
+func (s *sums) String() string {
+	f := s.figures
+	return fmt.Sprintf("%d of %d seeds: %d requests, %d admitted, %d denied, %d waited, %d calls, the fullest window %.3f of its limit",
+		s.seeds, s.of, f.Requests, f.Admitted, f.Denied, f.Waited, f.Calls, f.Worst)
+}
+
+// failure says what a scenario broke, what the smallest one like it breaks, and how to see both again.
+func failure(failed sim.Scenario, violations []string) string {
+	const again = "go test -count=1 -v -run TestOneSeed ./testharness/sim"
+	smallest, why := sim.Shrink(failed)
+	text, err := json.Marshal(smallest)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	const between = "\n\t"
+	said := fmt.Sprintf("%v\n\t%s\n", failed, strings.Join(violations, between))
+	if failed.String() == sim.Draw(failed.Seed).String() {
+		said += fmt.Sprintf("again: SIM_SEED=%d %s\n", failed.Seed, again)
+	}
+	return said + fmt.Sprintf("smallest: %v\n\t%s\nagain: SIM_SCENARIO='%s' %s", smallest, strings.Join(why, between), text, again)
+}
+
+// TestOneSeed repeats one run exactly: that of the seed SIM_SEED, or of the scenario SIM_SCENARIO, as a failure prints them.
+func TestOneSeed(t *testing.T) {
+	s := sim.Draw(fromEnvironment(t, "SIM_SEED", 1))
+	if text := os.Getenv("SIM_SCENARIO"); text != "" {
+		s = sim.Scenario{}
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("SIM_SCENARIO in the environment: %v; want the JSON that a failure prints", err)
+		}
+	}
+	result := sim.Run(s)
+	if result.Violations != nil {
+		t.Fatal(failure(s, result.Violations))
+	}
+	t.Logf("%v\n%+v", s, result.Figures)
+}
+
+// TestAScenarioIsPrintedWhole: what SIM_SCENARIO takes is the scenario that was printed.
+func TestAScenarioIsPrintedWhole(t *testing.T) {
+	for seed := range uint64(200) {
+		want := sim.Draw(seed)
+		want.Mutation = sim.OneMore
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got sim.Scenario
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d (-drawn +printed and read):\n%s", seed, diff)
+		}
 	}
 }
 
@@ -57,7 +146,7 @@ func firstFailure(
 	next.Store(first)
 	var mu sync.Mutex
 	var players sync.WaitGroup
-	for range 2 {
+	for range runtime.GOMAXPROCS(0) {
 		players.Go(func() {
 			for {
 				seed := next.Add(1) - 1
