@@ -71,7 +71,7 @@ func New(config Config) *Authority {
 	if config.Observer == nil {
 		config.Observer = nobody{}
 	}
-	return &Authority{config: config}
+	return &Authority{config: config, sizing: newSizing()}
 }
 
 type nobody struct{}

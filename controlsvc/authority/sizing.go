@@ -1,9 +1,10 @@
 package authority
 
 import (
-	"container/list"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -36,14 +37,20 @@ const (
 // sizing is what the service remembers of keys to size their leases: who asks for them, and how they last stood. It is a
 // guess; another replica's workers are not in it.
 type sizing struct {
-	mu     sync.Mutex
-	keys   map[string]*list.Element
-	recent list.List // of *sized, the one used last in front
+	mu   sync.Mutex
+	keys *simplelru.LRU[string, *sized]
+}
+
+func newSizing() sizing {
+	keys, err := simplelru.NewLRU[string, *sized](maxSized, nil)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return sizing{keys: keys}
 }
 
 // sized is what is remembered of one key.
 type sized struct {
-	name   string
 	active map[uint64]instant.Instant
 	// state is how the key stood at an instant.
 	known     bool
@@ -60,20 +67,11 @@ type plan struct {
 }
 
 func (s *sizing) of(name string) *sized {
-	if s.keys == nil {
-		s.keys = map[string]*list.Element{}
+	if k, known := s.keys.Get(name); known {
+		return k
 	}
-	if e := s.keys[name]; e != nil {
-		s.recent.MoveToFront(e)
-		return e.Value.(*sized)
-	}
-	if len(s.keys) >= maxSized {
-		last := s.recent.Back()
-		delete(s.keys, last.Value.(*sized).name)
-		s.recent.Remove(last)
-	}
-	k := &sized{name: name, active: map[uint64]instant.Instant{}}
-	s.keys[name] = s.recent.PushFront(k)
+	k := &sized{active: map[uint64]instant.Instant{}}
+	s.keys.Add(name, k)
 	return k
 }
 

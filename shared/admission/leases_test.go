@@ -158,7 +158,7 @@ func TestLeasesAreBoundedAndGivenBack(t *testing.T) {
 		t.Errorf("%d leases held, want at most %d", k.Leases(), admission.MaxLeases)
 	}
 	admission.Step(0, one(k))
-	if k.Idle(milli) || !k.Idle(instant.Instant(3*second)) {
+	if k.Idle(milli) || !k.Idle(3*second) {
 		t.Error("want the key idle some time after its last request, and not before")
 	}
 	k.GiveBack()

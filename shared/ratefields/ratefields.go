@@ -101,8 +101,9 @@ func Body(limits []*policy.Limit, out admission.Output) string {
 	if out.Demand >= 0 && out.Demand < len(limits) {
 		name = limits[out.Demand].Name
 	}
-	code, message, retry := "rate_limited", "", "null"
+	code, retry := "rate_limited", "null"
 	wait := RetryAfter(out)
+	var message string
 	switch {
 	case out.Unavailable:
 		code = "rate_limit_unavailable"

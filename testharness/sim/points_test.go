@@ -23,6 +23,7 @@ func hotKey(units int64, workers int, load float64) sim.Scenario {
 
 // TestPoints holds what leases are for: few calls, hardly anybody waits, and nearly all is admitted that could be.
 func TestPoints(t *testing.T) {
+	t.Parallel()
 	for _, p := range []struct {
 		name                   string
 		units                  int64

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -99,8 +100,7 @@ func (s Scenario) policy(change int) *policy.Policy {
 		Limits: append([]policy.Limit(nil), s.Limits...),
 	}
 	if change > 0 {
-		rates := p.Limits[0].Rates
-		p.Limits[0].Rates = append(rates[:0:0], rates...)
+		p.Limits[0].Rates = slices.Clone(p.Limits[0].Rates)
 		p.Limits[0].Rates[0].Units = s.ChangeTo
 	}
 	return p
