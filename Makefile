@@ -35,6 +35,8 @@ BENCH ?= .
 BENCH_COUNT ?= 10
 BENCH_PACKAGES ?= ./shared/... ./filter/... ./controlsvc/...
 BENCH_OLD ?= .cache/bench/old.txt
+BENCH_FLAGS ?=
+SEEDS ?= 100000
 SIM_FLAGS ?=
 
 .PHONY: help
@@ -48,8 +50,8 @@ help: ## list the targets
 build: build-command build-filter ## bin/sluice, the service and the command; bin/sluice.wasm, the filter
 
 .PHONY: build-command
-build-command:
-	go build -trimpath -o bin/sluice ./controlsvc
+build-command: # without C there is nothing to link to: it runs in an image that holds nothing else
+	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./controlsvc
 
 .PHONY: build-filter
 build-filter:
@@ -58,7 +60,9 @@ build-filter:
 .PHONY: filter-tinygo
 filter-tinygo: ## bin/sluice-tinygo.wasm, a smaller and slower filter; needs tinygo on the PATH
 	@command -v tinygo >/dev/null || { echo 'make filter-tinygo: no tinygo on the PATH; `make build` needs only Go' >&2; exit 1; }
-	$(if $(wildcard filter/tinygo.mod),GOFLAGS=-modfile=filter/tinygo.mod) tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -opt=2 -o bin/sluice-tinygo.wasm ./filter
+	# TinyGo before 0.35 has no reactor modules, and its command modules go on after _start; later ones do not.
+	mode=-buildmode=c-shared; if tinygo version | grep -qE ' version 0\.([0-9]|[12][0-9]|3[0-4])\.'; then mode=; fi; \
+		GOFLAGS=-modfile=filter/tinygo.mod tinygo build -target=wasip1 $$mode -scheduler=none -opt=2 -o bin/sluice-tinygo.wasm ./filter
 
 # What Istio's WasmPlugin and Envoy Gateway load from oci://REGISTRY/NAME:TAG.
 IMAGE ?=
@@ -100,19 +104,33 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	done; test $$found = 1 || { echo 'make fuzz: no fuzz target in $(PACKAGES)' >&2; exit 1; }
 
 .PHONY: bench
-bench: $(BENCHSTAT) ## benchmarks, BENCH_COUNT (10) runs; compared with BENCH_OLD where that file is
+bench: bench-go bench-envoy ## all benchmarks, with their tables written into docs/benchmarks.md
+
+.PHONY: bench-envoy
+bench-envoy: build ## Envoy with Sluice beside Envoy with its own filters and without any; BENCH_FLAGS, such as -rounds 3
+	go build -o .cache/bin/bench ./testharness/load/bench
+	.cache/bin/bench -write docs/benchmarks.md $(BENCH_FLAGS)
+
+.PHONY: bench-memory
+bench-memory: build ## Envoy's memory over a million requests of a hundred thousand keys
+	go build -o .cache/bin/bench ./testharness/load/bench
+	.cache/bin/bench -memory -write docs/benchmarks.md
+
+.PHONY: bench-go
+bench-go: $(BENCHSTAT) ## the Go benchmarks, BENCH_COUNT (10) runs; compared with BENCH_OLD where that file is
 	mkdir -p .cache/bench
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) $(BENCH_PACKAGES) | tee .cache/bench/new.txt
-	$(BENCHSTAT) $(wildcard $(BENCH_OLD)) .cache/bench/new.txt
+	$(BENCHSTAT) $(wildcard $(BENCH_OLD)) .cache/bench/new.txt | tee .cache/bench/table.txt
+	go run ./testharness/load/bench -go .cache/bench/table.txt -write docs/benchmarks.md
 
 .PHONY: sim
-sim: ## workers, service and faults from one seed, checked against the oracle; SIM_FLAGS goes to go test
-	go test -count=1 -v -timeout 30m $(SIM_FLAGS) ./testharness/sim/...
+sim: ## workers, service and faults from SEEDS (100000) seeds, checked against the oracle; SIM_FLAGS goes to go test
+	SIM_SEEDS='$(SEEDS)' go test -count=1 -v -timeout 0 $(SIM_FLAGS) ./testharness/sim/...
 
 # --- check
 
 .PHONY: check
-check: check-format check-vet check-lint check-generated check-tidy check-layout ## formatting, vet, linters, generated code, go.mod, imports
+check: check-format check-vet check-old-go check-lint check-generated check-tidy check-layout ## formatting, vet, linters, generated code, go.mod, imports
 
 .PHONY: check-format
 check-format: $(GOLANGCI_LINT) ## gofumpt
@@ -127,7 +145,12 @@ format: $(GOLANGCI_LINT) ## rewrite the Go files as gofumpt has them
 .PHONY: check-vet
 check-vet:
 	go vet $(PACKAGES)
-	$(WASI) go vet ./filter/...
+	$(WASI) go vet ./filter ./filter/host
+
+# What TinyGo compiles, by the oldest Go that it may bring: the SDK's adapter, with a module file of its own.
+.PHONY: check-old-go
+check-old-go: ## the filter by Go 1.23
+	GOTOOLCHAIN=go1.23.12 go build -modfile=filter/tinygo.mod -o /dev/null ./filter
 
 .PHONY: check-lint
 check-lint: $(GOLANGCI_LINT) ## golangci-lint, as .golangci.yaml has it

@@ -70,12 +70,14 @@ func canonicalAddress(text string) (string, bool) {
 		}
 		host = text[:colon]
 	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
+	// A zone says nothing of the client. It is cut before netip sees it, which keeps every zone that it was ever shown.
+	bare, zone, hasZone := strings.Cut(host, "%")
+	address, err := netip.ParseAddr(bare)
+	if err != nil || hasZone && (zone == "" || !address.Is6()) {
 		return "", false
 	}
 	var room [64]byte
-	canonical := address.WithZone("").Unmap().AppendTo(room[:0])
+	canonical := address.Unmap().AppendTo(room[:0])
 	if string(canonical) == host {
 		return host, true
 	}
