@@ -20,6 +20,8 @@ type Runner interface {
 	NextTick() (time.Duration, bool)
 	// Advance moves the clock, with ticks at the period that the plugin asked for.
 	Advance(d time.Duration)
+	// StepWall moves the wall clock alone. Within the test's own process the filter has none, and nothing happens.
+	StepWall(d time.Duration)
 	// Request shows a request to the filter, and gives its number. Properties are keyed by their paths joined with dots.
 	Request(headers []host.Header, properties map[string]string) int
 	// Outcome tells what has become of a request.

@@ -14,6 +14,11 @@ import (
 // cluster is the one that Refuse takes down: the default of the plugin's configuration.
 const cluster = "sluice"
 
+// monotonicBegan is what the monotonic clock says at first, and wallBegan what the wall clock said when it was 0.
+const monotonicBegan = time.Hour
+
+var wallBegan = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Wasm runs the filter as the proxy loads it, in wasmhost.
 type Wasm struct {
 	ctx     context.Context //nolint:containedctx // every call into the guest wants it
@@ -25,6 +30,7 @@ type Wasm struct {
 	byID    map[host.CallID]*wasmhost.Call
 	last    host.CallID
 	failure error // why there is no host
+	stepped time.Duration
 }
 
 var _ Runner = (*Wasm)(nil)
@@ -56,6 +62,7 @@ func (w *Wasm) load(configuration string) error {
 	var err error
 	w.host, err = wasmhost.New(w.ctx, w.module, wasmhost.Config{
 		PluginConfig: []byte(configuration), Seed: w.seed, HTTPCall: w.call, LogLevel: wasmhost.LogDebug,
+		Wall: wallBegan.Add(monotonicBegan), Monotonic: monotonicBegan,
 	})
 	return err
 }
@@ -79,6 +86,12 @@ func (w *Wasm) NextTick() (time.Duration, bool) { return w.host.NextEvent() }
 
 // Advance implements Runner.
 func (w *Wasm) Advance(d time.Duration) { w.host.Advance(d) }
+
+// StepWall implements Runner.
+func (w *Wasm) StepWall(d time.Duration) {
+	w.stepped += d
+	w.host.SetWall(wallBegan.Add(w.host.Now() + w.stepped))
+}
 
 // Request implements Runner.
 func (w *Wasm) Request(headers []host.Header, properties map[string]string) int {

@@ -61,6 +61,8 @@
 //	network loses answers    calls arrive and are acted on, their answers do not
 //	network silent           calls do not arrive, and nobody is ever told
 //	network ok               all is well again, with the delay as before
+//	wall-clock forward TIME | back TIME
+//	                         the wall clock steps, of all workers; time goes on as before
 //	policy NAME              the file's policy is in force from now on
 //	asks N                   so many calls that ask for units have been made since the start
 package policytest

@@ -97,6 +97,10 @@ func (r *run) do(st step) error {
 		n := r.fleet.network
 		do.change(&n)
 		r.fleet.SetNetwork(n)
+	case stepWall:
+		for _, runner := range r.fleet.runners {
+			runner.StepWall(do.by)
+		}
 	case newPolicy:
 		return r.fleet.SetPolicy(r.scenario.Name, r.scenario.policies[do.name])
 	case asks:

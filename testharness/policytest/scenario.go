@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,7 +38,7 @@ type step struct {
 	do   action
 }
 
-// action is a requests, a network, a newPolicy or an asks.
+// action is a requests, a network, a newPolicy, an asks or a stepWall.
 type action any
 
 // requests is a line that sends some.
@@ -53,6 +54,8 @@ type requests struct {
 type newPolicy struct{ name string }
 
 type asks struct{ n int }
+
+type stepWall struct{ by time.Duration }
 
 // network changes one thing about it.
 type network struct{ change func(*Network) }
@@ -163,6 +166,16 @@ func (s *Scenario) action(w *words) (action, error) {
 			err = fmt.Errorf("no file %q in this archive", name)
 		}
 		return newPolicy{name}, err
+	case w.take("wall-clock"):
+		sign := time.Duration(1)
+		if !w.take("forward") {
+			if !w.take("back") {
+				return nil, errors.New("want wall-clock forward TIME or back TIME")
+			}
+			sign = -1
+		}
+		d, err := w.duration("how far it steps")
+		return stepWall{sign * d}, err
 	case w.take("asks"):
 		n, err := w.number("how many calls have asked", 0, maxRequests)
 		return asks{n}, err

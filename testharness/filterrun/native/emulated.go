@@ -129,6 +129,9 @@ func (e *emulated) look() {
 	}
 }
 
+// StepWall implements filterrun.Runner.
+func (*emulated) StepWall(time.Duration) {}
+
 // Request implements filterrun.Runner.
 func (e *emulated) Request(headers []host.Header, properties map[string]string) int {
 	for path, value := range properties {

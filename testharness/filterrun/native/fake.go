@@ -56,6 +56,9 @@ func (n *onFake) Advance(d time.Duration) {
 	n.proxy.Clock = end
 }
 
+// StepWall implements filterrun.Runner.
+func (*onFake) StepWall(time.Duration) {}
+
 // Request implements filterrun.Runner.
 func (n *onFake) Request(headers []host.Header, properties map[string]string) int {
 	n.streams = append(n.streams, n.proxy.Request(n.plugin, headers, properties))

@@ -1,0 +1,141 @@
+package policytest_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/testharness/filterrun"
+	"sluice/testharness/policytest"
+)
+
+// patch replaces a piece of a source file that stands there exactly once.
+type patch struct{ file, from, to string }
+
+// TestBrokenFiltersAreCaught builds filters that are broken on purpose, and has the scenario named catch each: what the
+// scenarios are worth. A patch that does not fit the source any more fails, and wants to be made anew.
+func TestBrokenFiltersAreCaught(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, broken := range []struct {
+		name     string
+		scenario string
+		says     string // of what the scenario complains
+		natively bool   // else as wasm
+		patches  []patch
+	}{
+		{
+			name: "answers twice", scenario: "answers", says: "answered twice",
+			patches: []patch{
+				{
+					"filter/plugin/plugin.go", "\tp.proxy.Respond(id, status, p.fields, body, grpcStatus)\n",
+					"\tp.proxy.Respond(id, status, p.fields, body, grpcStatus)\n\tp.proxy.Respond(id, status, p.fields, body, grpcStatus)\n",
+				},
+				{"filter/host/root.go", "\tif s.settled {\n\t\tr.fault()\n\t\treturn nil\n\t}\n", ""},
+			},
+		},
+		{
+			name: "keeps a reply's slice", scenario: "leaves", says: "want 200", natively: true,
+			patches: []patch{
+				{
+					"shared/wire/syncresponse.go", "r.Lease = f.text(\"lease\", MaxTextLength)\n",
+					"lent := f.message(\"lease\")\n\t\t\tr.Lease = unsafe.String(unsafe.SliceData(lent), len(lent))\n",
+				},
+				{"shared/wire/syncresponse.go", "package wire\n", "package wire\n\nimport \"unsafe\"\n"},
+			},
+		},
+		{
+			name: "ignores deadlines", scenario: "silent", says: "waiting, want 503",
+			patches: []patch{
+				{"filter/control/client.go", "r != nil && r.deadline <= now;", "r != nil && r.deadline <= 0;"},
+				{"filter/control/client.go", "\t\tif cl.deadline > now {\n", "\t\tif cl.deadline > 0 {\n"},
+			},
+		},
+		{
+			name: "compares wall clocks", scenario: "wall-clock", says: "wall-clock.txtar",
+			patches: []patch{{"filter/host/clock_wasip1.go", "const wasiMonotonic = 1\n", "const wasiMonotonic = 0\n"}},
+		},
+	} {
+		t.Run(broken.name, func(t *testing.T) {
+			overlay := writeOverlay(t, root, broken.patches)
+			file := filepath.Join("testdata", broken.scenario+".txtar")
+			var said string
+			if broken.natively {
+				said = runNatively(t, overlay, broken.scenario)
+			} else {
+				module, err := filterrun.Build(t.Context(), "../../filter", "-overlay="+overlay)
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := policytest.RunFile(t.Context(), file, module)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said = strings.Join(result.Wrong, "\n")
+			}
+			if !strings.Contains(said, broken.says) {
+				t.Errorf("%s does not catch it; it says %q, want %q in it", file, said, broken.says)
+			} else {
+				t.Logf("caught: %.200s", said)
+			}
+		})
+	}
+}
+
+// runNatively runs a scenario on the fake proxy in another process, built with the overlay, and gives its complaints.
+func runNatively(t *testing.T, overlay, scenario string) string {
+	t.Helper()
+	test := "TestScenarios/fake/" + scenario
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay="+overlay, "-run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", ".").CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	if !strings.Contains(string(out), "--- FAIL: "+test) {
+		t.Fatalf("the test did not run: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// writeOverlay writes the patched files, and what -overlay wants to know of them.
+func writeOverlay(t *testing.T, root string, patches []patch) (file string) {
+	t.Helper()
+	dir := t.TempDir()
+	texts := map[string]string{}
+	for _, p := range patches {
+		path := filepath.Join(root, p.file)
+		text, read := texts[path]
+		if !read {
+			bytes, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(bytes)
+		}
+		if n := strings.Count(text, p.from); n != 1 {
+			t.Fatalf("%s has %q %d times, want once: the patch does not fit the source any more", p.file, p.from, n)
+		}
+		texts[path] = strings.Replace(text, p.from, p.to, 1)
+	}
+	replace := map[string]string{}
+	for path, text := range texts {
+		patched := filepath.Join(dir, strings.ReplaceAll(path, string(filepath.Separator), "_"))
+		if err := os.WriteFile(patched, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[path] = patched
+	}
+	bytes, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, bytes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
