@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// section replaces what is between the marks of a name in a Markdown text, or adds both at its end.
+func section(text, name, body string) (string, error) {
+	begin, end := "<!-- "+name+": written by `make bench` -->\n", "<!-- end of "+name+" -->\n"
+	block := begin + "\n" + strings.TrimSpace(body) + "\n\n" + end
+	before, rest, found := strings.Cut(text, begin)
+	if !found {
+		if text != "" {
+			text = strings.TrimRight(text, "\n") + "\n\n"
+		}
+		return text + block, nil
+	}
+	_, after, found := strings.Cut(rest, end)
+	if !found {
+		return "", errors.New("no line " + strings.TrimSpace(end) + " after " + strings.TrimSpace(begin))
+	}
+	return before + block + after, nil
+}
+
+// writeSection does so in a file, which is made where it is not there.
+func writeSection(file, name, body string) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	text, err := section(string(old), name, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
