@@ -77,11 +77,12 @@ func TestEverySpelling(t *testing.T) {
 		policy.Limit{
 			Name: "b", Match: policy.Match{PathPrefix: "/v1"}, Key: []uint32{2, 0},
 			Rates:     []limit.Rate{{Units: 600, Window: time.Minute}, {Units: 10, Window: time.Second}},
-			Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Allow,
+			Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Allow,
+			MaxWait: 500 * time.Millisecond, Cost: 10,
 		},
 		policy.Limit{
 			Name: "c", Match: policy.Match{PathPrefix: "/"}, Rates: day,
-			Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
+			Algorithm: limit.SlidingLog, Mode: limit.Async, OnUnavailable: limit.Local,
 		},
 	)
 	for name, edit := range map[string]func([]byte) []byte{
@@ -119,7 +120,11 @@ func TestTheVersionNamesTheMeaning(t *testing.T) {
 		{"100/s", "100 / 1s", true},
 		{"x-tenant-id", "X-Tenant-ID", true},
 		{"prefix: /v1/reports", "prefix: /v1/reports/", true},
-		{"    mode: strict\n", "", true},
+		{"    mode: strict\n", "", false},
+		{"mode: strict", "mode: lease", false},
+		{"    mode: strict\n", "    cost: 1\n    mode: strict\n", true},
+		{"    mode: strict\n", "    cost: 2\n    mode: strict\n", false},
+		{"    mode: strict\n", "    max_wait: 0s\n    mode: strict\n", true},
 		{"algorithm: sliding_log", "algorithm: auto", true},
 		{"100/s", "101/s", false},
 		{"600/m", "600/61s", false},

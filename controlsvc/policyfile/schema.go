@@ -3,6 +3,7 @@ package policyfile
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -110,11 +111,11 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 	lines := make(map[string]int)
 	for _, v := range list {
 		f, ok := d.fields(v, "a limit with name, key and rates",
-			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable")
+			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost")
 		if !ok {
 			continue
 		}
-		l := policy.Limit{Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local}
+		l := policy.Limit{Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Local}
 		if v, ok := f["name"]; ok {
 			l.Name = d.name(v, "the limit's name")
 			if line, twice := lines[l.Name]; twice {
@@ -133,6 +134,7 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 			l.Rates = d.rates(v)
 		}
 		d.behaviour(&l, f)
+		d.spending(&l, f)
 		limits = append(limits, l)
 	}
 	return limits
@@ -209,7 +211,7 @@ func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
 		}
 	}
 	if v, ok := f["mode"]; ok {
-		if text := d.word(v, "a mode", "strict"); text != "" {
+		if text := d.word(v, "a mode", "lease", "strict", "async"); text != "" {
 			l.Mode, _ = limit.ParseMode(text)
 		}
 	}
@@ -220,10 +222,49 @@ func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
 	}
 }
 
+// spending reads what a request spends, and for how long it may be held back.
+func (d *decoder) spending(l *policy.Limit, f map[string]value) {
+	if v, ok := f["max_wait"]; ok {
+		l.MaxWait = d.wait(v)
+		if l.MaxWait > 0 && l.Mode != limit.Lease {
+			d.fail(v, "holds requests back until units that are leased may be spent, want it in mode lease only, not in %s", l.Mode)
+		}
+	}
+	v, ok := f["cost"]
+	if !ok {
+		return
+	}
+	cost, ok := d.number(v, 1, policy.MaxCost)
+	if !ok || cost == 1 {
+		return // a policy that says 1 and one that says nothing are the same
+	}
+	l.Cost = int64(cost)
+	for _, rate := range l.Rates {
+		if l.Cost > rate.Units {
+			d.fail(v, "is %d, more than %s ever admits", cost, rate)
+			return
+		}
+	}
+}
+
+// wait reads for how long a request may be held back.
+func (d *decoder) wait(v value) time.Duration {
+	const want = `a duration such as "500ms"`
+	text, ok := d.text(v, want)
+	if !ok {
+		return 0
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > policy.MaxMaxWait || wait%time.Microsecond != 0 {
+		d.fail(v, "%s is not %s, from 0s to %v in whole microseconds", quote(text), want, policy.MaxMaxWait)
+		return 0
+	}
+	return wait
+}
+
 // planned are words that a policy will be able to use.
 var planned = []string{
 	limit.SlidingBuckets.String(), limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
-	limit.Lease.String(), limit.Async.String(),
 }
 
 // word reads one of a few words; empty after an error.

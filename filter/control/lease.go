@@ -21,6 +21,9 @@ const (
 // leases says whether the key's units may be leased.
 func (k *Key) leases() bool { return k.Admission.Limit().Mode == limit.Lease }
 
+// cost is what one request spends of the key.
+func (k *Key) cost() int64 { return k.Admission.Limit().RequestCost() }
+
 // measure takes in how long a call took.
 func (c *Client) measure(took time.Duration) {
 	c.round += (took - c.round) / 8
@@ -59,14 +62,15 @@ func (c *Client) askAhead(now instant.Instant, cl *call, asks []wire.Ask) []wire
 
 // askParts asks for leases that no request waits for yet.
 func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
-	parts := int64(1)
+	parts, cost := int64(1), k.cost()
+	requests := min(max(1, want/cost), wire.MaxUnits/cost)
 	if k.Admission.Scarce() {
-		parts = min(aheadParts, want)
+		parts = min(aheadParts, requests)
 	}
 	for i := range parts {
 		k.groups++ // it is in use until the call has ended
 		cl.ahead = append(cl.ahead, k)
-		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: 1, Want: min((want+i)/parts, wire.MaxUnits)})
+		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: cost, Want: (requests + i) / parts * cost})
 	}
 	return asks
 }

@@ -145,7 +145,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		k := p.keys.get(b)
 		s.limits = append(s.limits, &inForce.Limits[b.Limit])
 		p.bound = append(p.bound, k)
-		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: 1})
+		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: inForce.Limits[b.Limit].RequestCost()})
 	}
 	in := p.client.Input(p.demands)
 	out := admission.Step(now, in)

@@ -128,12 +128,12 @@ func (k *Key) TakeRetired() []lease.Retired {
 // Ahead gives how many units to ask for before any request needs them; 0 for none. Ahead of time is twice round, the time
 // from an ask to its answer and as much again: a lease that will be spent or over by then is followed by another one.
 func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
-	if !k.leased() || len(k.leases) == 0 || k.standing(now, 1) {
+	if !k.leased() || len(k.leases) == 0 || k.standing(now, k.limit.RequestCost()) {
 		return 0
 	}
 	// A lease's end is noticed by the next request or the next tick, whichever comes first.
 	soon := now.Add(max(4*round, min(endNoticed, k.ttl/4)))
-	const spare = 2 // demand comes in lumps
+	spare := 2 * k.limit.RequestCost() // demand comes in lumps
 	var units int64
 	for _, l := range k.leases {
 		if l.From > now {
