@@ -15,8 +15,8 @@ import (
 // patch replaces a piece of a source file that stands there exactly once.
 type patch struct{ file, from, to string }
 
-// TestBrokenFiltersAreCaught builds filters that are broken on purpose, and has the scenario named catch each: what the
-// scenarios are worth. A patch that does not fit the source any more fails, and wants to be made anew.
+// TestBrokenFiltersAreCaught builds filters that are broken on purpose, and has the scenario or the test named catch each:
+// what those are worth. A patch that does not fit the source any more fails, and wants to be made anew.
 func TestBrokenFiltersAreCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -24,9 +24,9 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 	}
 	for _, broken := range []struct {
 		name     string
-		scenario string
-		says     string // of what the scenario complains
-		natively bool   // else as wasm
+		scenario string // run as wasm
+		test     string // or a test, in a process of its own
+		says     string // of what it complains
 		patches  []patch
 	}{
 		{
@@ -40,7 +40,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 			},
 		},
 		{
-			name: "keeps a reply's slice", scenario: "leaves", says: "want 200", natively: true,
+			name: "keeps a reply's slice", test: "TestScenarios/fake/leaves", says: "want 200",
 			patches: []patch{
 				{
 					"shared/wire/syncresponse.go", "r.Lease = f.text(\"lease\", MaxTextLength)\n",
@@ -60,13 +60,43 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 			name: "compares wall clocks", scenario: "wall-clock", says: "wall-clock.txtar",
 			patches: []patch{{"filter/host/clock_wasip1.go", "const wasiMonotonic = 1\n", "const wasiMonotonic = 0\n"}},
 		},
+		{
+			name: "does not give back the lease of a key that goes", test: "TestAKeyThatGoesSettlesItsLease", says: "was not settled",
+			patches: []patch{{"filter/control/lease.go", "\tk.Admission.GiveBack()\n\tc.collect(c.proxy.Now(), k)\n", ""}},
+		},
+		{
+			name: "is active on the main thread", test: "TestTheMainThreadIsNoWorker", says: "that has seen no request says",
+			patches: []patch{{"filter/control/call.go", "c.request.Active = c.active\n", "c.request.Active = true\n"}},
+		},
+		{
+			name: "sees a lease's end with the next tick only", test: "TestALeaseIsNotSpentBetweenItsEndAndTheNextTick", says: "after the lease's end",
+			patches: []patch{
+				{"shared/lease/lease.go", "now < l.From || now > l.Until {", "now < l.From || now > l.Until+50_000 {"},
+				{"shared/lease/lease.go", "l.left == 0 || now > l.Until ||", "l.left == 0 || now > l.Until+50_000 ||"},
+			},
+		},
+		{
+			name: "takes a late answer", test: "TestALateReply", says: "was not cancelled",
+			patches: []patch{{"filter/control/call.go", "func (c *Client) take(id host.CallID) *call {\n", "func (c *Client) take(id host.CallID) *call {\n\tc.reports.abandoned = nil\n"}},
+		},
+		{
+			name: "does not hear that a client has left", scenario: "leaves", says: "want 200",
+			patches: []patch{
+				{"filter/host/instance.go", "\t\ts.root.plugin.Done(ContextID(id))\n", ""},
+				{"filter/host/instance.go", "\tdelete(v.streams, id)\n", ""},
+			},
+		},
+		{
+			name: "forgets no key", test: "TestMemoryIsFlat/strict", says: "are remembered, want at most",
+			patches: []patch{{"filter/plugin/keys.go", "i < tries && t.n >= t.max", "i < 0 && t.n >= t.max"}},
+		},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			overlay := writeOverlay(t, root, broken.patches)
 			file := filepath.Join("testdata", broken.scenario+".txtar")
 			var said string
-			if broken.natively {
-				said = runNatively(t, overlay, broken.scenario)
+			if broken.test != "" {
+				file, said = broken.test, runTest(t, overlay, broken.test)
 			} else {
 				module, err := filterrun.Build(t.Context(), "../../filter", "-overlay="+overlay)
 				if err != nil {
@@ -87,11 +117,13 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 	}
 }
 
-// runNatively runs a scenario on the fake proxy in another process, built with the overlay, and gives its complaints.
-func runNatively(t *testing.T, overlay, scenario string) string {
+// runTest runs a test of this package in a process that is built with the overlay, as are the filters that it builds, and
+// gives what it says where it fails.
+func runTest(t *testing.T, overlay, test string) string {
 	t.Helper()
-	test := "TestScenarios/fake/" + scenario
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay="+overlay, "-run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", ".").CombinedOutput()
+	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", ".")
+	command.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay)
+	out, err := command.CombinedOutput()
 	if err == nil {
 		return ""
 	}
