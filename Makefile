@@ -24,6 +24,8 @@ BUF := $(BUF_HOME)/node_modules/.bin/buf
 PACKAGES ?= ./...
 # How the filter is built for Envoy.
 WASI := GOOS=wasip1 GOARCH=wasm
+# Every worker holds the filter's code; 3.5 MB is what it may grow to.
+WASM_MAX := 3500000
 # Tests that start Envoy or load a machine and look at the clock: they run after the others, one package at a time, so that
 # what they measure is not the compiler.
 REAL_PACKAGES := sluice/testharness/(deploy|e2e|load|rig|wasmhost)(/|$$)
@@ -56,6 +58,7 @@ build-command: # without C there is nothing to link to: it runs in an image that
 .PHONY: build-filter
 build-filter:
 	$(WASI) go build -buildmode=c-shared -ldflags='-s -w' -trimpath -o bin/sluice.wasm ./filter
+	@size=$$(wc -c < bin/sluice.wasm); echo "bin/sluice.wasm: $$size bytes, of at most $(WASM_MAX)"; test $$size -le $(WASM_MAX)
 
 .PHONY: filter-tinygo
 filter-tinygo: ## bin/sluice-tinygo.wasm, a smaller and slower filter; needs tinygo on the PATH
