@@ -10,7 +10,8 @@ const (
 	// failuresToOpen is how many calls in a row must fail until nothing is asked any more.
 	failuresToOpen = 3
 	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 5 * time.Second
+	// longestBackoff leaves room for a probe and for the trial after it within two seconds of an outage's end.
+	longestBackoff = time.Second
 )
 
 // breaker says whether the service is worth asking.

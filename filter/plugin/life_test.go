@@ -84,7 +84,7 @@ func TestStoriesOfLife(t *testing.T) {
 					}
 				}
 			}
-			if asked < 4 || asked > 18 {
+			if asked < 8 || asked > 60 {
 				t.Errorf("%s: asked %d times in 30 s", name, asked)
 			}
 			w.want(w.get("acme"), "passed")
