@@ -31,11 +31,11 @@ func main() {
 
 // options is what the command line says.
 type options struct {
-	sluice, wasm, write, goTable string
-	rounds, concurrency, maxKeys int
-	lasts, memoryEvery           time.Duration
-	rate                         float64
-	direct, memory               bool
+	sluice, wasm, write, goTable, only string
+	rounds, concurrency, maxKeys       int
+	lasts, memoryEvery                 time.Duration
+	rate                               float64
+	direct, memory                     bool
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -46,6 +46,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.wasm, "wasm", "bin/sluice.wasm", "the filter")
 	flags.StringVar(&o.write, "write", "", "the Markdown `file` to write the tables into")
 	flags.StringVar(&o.goTable, "go", "", "a `file` of benchstat's to write there too; nothing else is done")
+	flags.StringVar(&o.only, "only", "", "measure only contenders with this in their names, and those that are compared with")
 	flags.IntVar(&o.rounds, "rounds", 10, "rounds, each of which loads every contender")
 	flags.DurationVar(&o.lasts, "for", 2*time.Second, "how long each of a contender's two loads lasts in a round")
 	flags.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"sluice/testharness/load"
@@ -115,7 +117,9 @@ func (f *fleet) cpuTimes(c contender) ([3]time.Duration, error) {
 // compare runs all contenders in turn, round after round, each round starting with another one. What slows the machine
 // down for a while then slows all of them.
 func (f *fleet) compare(ctx context.Context, o options, closed closedLoop, told func(string, ...any)) ([]contender, [][]sample, error) {
-	all := f.contenders()
+	all := slices.DeleteFunc(f.contenders(), func(c contender) bool {
+		return !strings.Contains(c.name, o.only) && c.name != plainName && c.name != globalName && c.name != leaseName
+	})
 	samples := make([][]sample, len(all))
 	for _, c := range all { // the connections are made, the code is compiled, the limit that denies is used up
 		if _, err := closed(ctx, f.measured.Listener(c.listener), c.path, time.Second); err != nil {
