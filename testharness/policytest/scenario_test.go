@@ -50,11 +50,12 @@ func runners(t *testing.T) map[string]maker {
 // notOn are the scenarios that a runner cannot tell, and why.
 var notOn = map[string]map[string]string{
 	"emulator": {
-		"workers.txtar":    oneEmulator,
-		"boundary.txtar":   oneEmulator,
-		"two-limits.txtar": oneEmulator,
-		"away-local.txtar": oneEmulator,
-		"new-policy.txtar": oneEmulator,
+		"workers.txtar":       oneEmulator,
+		"boundary.txtar":      oneEmulator,
+		"two-limits.txtar":    oneEmulator,
+		"away-local.txtar":    oneEmulator,
+		"new-policy.txtar":    oneEmulator,
+		"lease-workers.txtar": oneEmulator,
 	},
 }
 

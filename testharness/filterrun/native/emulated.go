@@ -5,6 +5,7 @@ import (
 	"log"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/proxy-wasm-go-sdk/proxywasm/proxytest"
@@ -35,6 +36,9 @@ type emulated struct {
 	under    map[uint32]bool
 	faults   []string
 }
+
+// running says that there is an emulator: the SDK would wait for its end, for ever.
+var running atomic.Bool
 
 type emulatedStream struct {
 	id       uint32
@@ -75,6 +79,10 @@ func (t timed) Call(cluster string, headers []host.Header, body []byte, timeout 
 // Start implements filterrun.Runner. Configured anew, it is another VM.
 func (e *emulated) Start(configuration string) bool {
 	e.Close()
+	if !running.CompareAndSwap(false, true) {
+		e.faults = append(e.faults, "a process has one emulator at a time, and one is running")
+		return false
+	}
 	e.HostEmulator, e.reset = proxytest.NewHostEmulator(proxytest.NewEmulatorOption().
 		WithVMContext(host.NewVMContext(func(p host.Proxy) host.Plugin { return plugin.New(timed{p, e}) })).
 		WithPluginConfiguration([]byte(configuration)))
@@ -255,6 +263,9 @@ func (e *emulated) Metric(name string) int64 {
 // Log implements filterrun.Runner.
 func (e *emulated) Log() []string {
 	var lines []string
+	if e.HostEmulator == nil {
+		return lines
+	}
 	for _, level := range []struct {
 		name  string
 		lines []string
@@ -274,5 +285,6 @@ func (e *emulated) Close() {
 	if e.reset != nil {
 		e.reset()
 		e.reset = nil
+		running.Store(false)
 	}
 }
