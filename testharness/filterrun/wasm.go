@@ -174,7 +174,7 @@ func (w *Wasm) Metric(name string) int64 {
 	if !there {
 		return -1
 	}
-	return int64(value) //nolint:gosec // the filter's counts and gauges are signed
+	return int64(value)
 }
 
 // Log implements Runner.
@@ -184,7 +184,7 @@ func (w *Wasm) Log() []string {
 	}
 	var lines []string
 	for _, l := range w.host.Logs() {
-		level := "debug"
+		var level string
 		switch l.Level {
 		case wasmhost.LogInfo:
 			level = "info"
@@ -192,6 +192,8 @@ func (w *Wasm) Log() []string {
 			level = "warn"
 		case wasmhost.LogError, wasmhost.LogCritical:
 			level = "error"
+		default:
+			level = "debug"
 		}
 		lines = append(lines, level+": "+l.Message)
 	}

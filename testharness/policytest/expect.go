@@ -27,15 +27,9 @@ func parseExpectations(text string, times int) ([]expectation, error) {
 	}
 	var all []expectation
 	for {
-		count := 0 // all the rest
-		if !w.empty() && !w.rest[0].quoted {
-			if digits, is := strings.CutSuffix(w.rest[0].text, "x"); is {
-				count, err = strconv.Atoi(digits)
-				if err != nil || count < 1 || count > times {
-					return nil, fmt.Errorf("%q; want how many, 1x to %dx", w.rest[0].text, times)
-				}
-				w.rest = w.rest[1:]
-			}
+		count, err := parseCount(&w, times)
+		if err != nil {
+			return nil, err
 		}
 		one, err := parseExpectation(&w)
 		if err != nil {
@@ -62,6 +56,23 @@ func parseExpectations(text string, times int) ([]expectation, error) {
 		return nil, fmt.Errorf("%d expectations for %d requests", len(all), times)
 	}
 	return all, nil
+}
+
+// parseCount takes "3x"; 0 where there is no such word, for all the rest.
+func parseCount(w *words, most int) (int, error) {
+	if w.empty() || w.rest[0].quoted {
+		return 0, nil
+	}
+	digits, is := strings.CutSuffix(w.rest[0].text, "x")
+	if !is {
+		return 0, nil
+	}
+	count, err := strconv.Atoi(digits)
+	if err != nil || count < 1 || count > most {
+		return 0, fmt.Errorf("%q; want how many, 1x to %dx", w.rest[0].text, most)
+	}
+	w.rest = w.rest[1:]
+	return count, nil
 }
 
 func parseExpectation(w *words) (expectation, error) {
@@ -192,6 +203,7 @@ func describe(a Answer) string {
 		return strconv.Itoa(a.Status) + " " + strings.TrimSpace(a.Body)
 	case fake.Passed:
 		return "200"
+	default:
+		return a.Fate.String()
 	}
-	return a.Fate.String()
 }

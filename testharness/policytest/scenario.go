@@ -167,15 +167,15 @@ func (s *Scenario) action(w *words) (action, error) {
 		}
 		return newPolicy{name}, err
 	case w.take("wall-clock"):
-		sign := time.Duration(1)
-		if !w.take("forward") {
-			if !w.take("back") {
-				return nil, errors.New("want wall-clock forward TIME or back TIME")
-			}
-			sign = -1
+		back := w.take("back")
+		if !back && !w.take("forward") {
+			return nil, errors.New("want wall-clock forward TIME or back TIME")
 		}
 		d, err := w.duration("how far it steps")
-		return stepWall{sign * d}, err
+		if back {
+			d = -d
+		}
+		return stepWall{d}, err
 	case w.take("asks"):
 		n, err := w.number("how many calls have asked", 0, maxRequests)
 		return asks{n}, err
@@ -243,7 +243,7 @@ func (s *Scenario) parseRequests(w *words) (action, error) {
 	}
 }
 
-// parseRequest reads METHOD PATH [NAME: VALUE]…
+// parseRequest reads METHOD PATH [NAME: VALUE]… to the end.
 func parseRequest(w *words, r *Request) error {
 	var err error
 	if r.Method, err = w.next("a request, or network, policy or asks"); err != nil {

@@ -61,7 +61,7 @@ func newProxy(t *testing.T, p *policy.Policy, c wasmhost.Config) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = x.Host.Close() })
+	t.Cleanup(func() { _ = x.Close() })
 	x.Advance(time.Second) // the policy arrives
 	return x
 }

@@ -252,10 +252,10 @@ func (e *emulated) Refuse(on bool) { e.refuse = on }
 func (e *emulated) Metric(name string) int64 {
 	e.Advance(e.period())
 	if value, err := e.GetCounterMetric(name); err == nil {
-		return int64(value) //nolint:gosec // the filter's counts are signed
+		return int64(value)
 	}
 	if value, err := e.GetGaugeMetric(name); err == nil {
-		return int64(value) //nolint:gosec // as above
+		return int64(value)
 	}
 	return -1
 }
