@@ -91,7 +91,7 @@ func (s *sums) String() string {
 func failure(failed sim.Scenario, violations []string) string {
 	const again = "go test -count=1 -v -run TestOneSeed ./testharness/sim"
 	smallest, why := sim.Shrink(failed)
-	text, err := json.Marshal(smallest)
+	text, err := printed(smallest)
 	if err != nil {
 		text = []byte(err.Error())
 	}
@@ -103,12 +103,22 @@ func failure(failed sim.Scenario, violations []string) string {
 	return said + fmt.Sprintf("smallest: %v\n\t%s\nagain: SIM_SCENARIO='%s' %s", smallest, strings.Join(why, between), text, again)
 }
 
+// printed gives a scenario as SIM_SCENARIO takes it.
+func printed(s sim.Scenario) ([]byte, error) {
+	return json.Marshal(s) //nolint:musttag // the fields' own names will do: nobody but read reads them
+}
+
+func read(text []byte) (s sim.Scenario, err error) {
+	err = json.Unmarshal(text, &s) //nolint:musttag // as printed has them
+	return s, err
+}
+
 // TestOneSeed repeats one run exactly: that of the seed SIM_SEED, or of the scenario SIM_SCENARIO, as a failure prints them.
 func TestOneSeed(t *testing.T) {
 	s := sim.Draw(fromEnvironment(t, "SIM_SEED", 1))
 	if text := os.Getenv("SIM_SCENARIO"); text != "" {
-		s = sim.Scenario{}
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
+		var err error
+		if s, err = read([]byte(text)); err != nil {
 			t.Fatalf("SIM_SCENARIO in the environment: %v; want the JSON that a failure prints", err)
 		}
 	}
@@ -124,12 +134,12 @@ func TestAScenarioIsPrintedWhole(t *testing.T) {
 	for seed := range uint64(200) {
 		want := sim.Draw(seed)
 		want.Mutation = sim.OneMore
-		text, err := json.Marshal(want)
+		text, err := printed(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got sim.Scenario
-		if err := json.Unmarshal(text, &got); err != nil {
+		got, err := read(text)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

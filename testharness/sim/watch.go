@@ -42,9 +42,10 @@ func (w *watched) window(k boundKey, rate int, end instant.Instant, units int64)
 func (r *run) play(duration time.Duration) {
 	const parts = 100
 	r.watch.began = r.world.now
-	for i := range time.Duration(parts) {
+	for i := range int64(parts) {
 		// The duration may be no multiple of the parts, and too long to be multiplied by them.
-		passed := duration/parts*(i+1) + duration%parts*(i+1)/parts
+		part, rest := int64(duration)/parts, int64(duration)%parts
+		passed := time.Duration(part*(i+1) + rest*(i+1)/parts)
 		r.world.runUntil(r.watch.began.Add(passed))
 		if r.watch.Passed != nil {
 			r.watch.Passed(passed)
