@@ -87,6 +87,13 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 			},
 		},
 		{
+			name: "never lets the collector run", test: "TestMemoryIsFlat/strict", says: "bytes, want at most",
+			patches: []patch{
+				{"filter/host/stock_wasip1.go", "\truntime.Gosched()\n", ""},
+				{"filter/host/stock_wasip1.go", "\t\"runtime\"\n", ""},
+			},
+		},
+		{
 			name: "forgets no key", test: "TestMemoryIsFlat/strict", says: "are remembered, want at most",
 			patches: []patch{{"filter/plugin/keys.go", "i < tries && t.n >= t.max", "i < 0 && t.n >= t.max"}},
 		},
