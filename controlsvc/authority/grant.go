@@ -63,6 +63,7 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 	for _, g := range groups {
 		a.observe(g, results)
 	}
+	a.count(ctx, book, call, request.Asks, results)
 	return results
 }
 
@@ -72,6 +73,9 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 	byNumber := make(map[uint32]*group)
 	for i := range asks {
 		ask := &asks[i]
+		if onlyCounts(ask) {
+			continue
+		}
 		g := byNumber[ask.Group]
 		if ask.Group == 0 || g == nil {
 			g = &group{wanted: limit.MaxUnits}
@@ -163,7 +167,7 @@ func (a *Authority) reserve(ctx context.Context, worker uint64, call string, gro
 	}
 	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {
 		operations[i].reserved = reserved
-		if reserved.Err == nil {
+		if reserved.Err == nil && operations[i].limit.Mode == limit.Lease {
 			a.sizing.note(operations[i].key.Name, now, reserved.State)
 		}
 	}

@@ -21,7 +21,9 @@ type call struct {
 	groups []*group
 	// ahead are keys that it asks for before any request needs them, after those of the groups.
 	ahead []*Key
-	// asks is how many it makes; wants what each of them wants.
+	// counted are keys whose global count it asks for, after those.
+	counted []counted
+	// wants is what each of its asks wants.
 	wants []int64
 	// What it reports, in the order of the request.
 	abandoned, settles, records []*report
@@ -41,7 +43,10 @@ func (c *Client) takeCall() *call {
 func (c *Client) putCall(cl *call) {
 	clearGroups(cl.groups)
 	clearKeys(cl.ahead)
-	*cl = call{groups: cl.groups[:0], ahead: cl.ahead[:0], wants: cl.wants[:0]}
+	for i := range cl.counted {
+		cl.counted[i].key = nil
+	}
+	*cl = call{groups: cl.groups[:0], ahead: cl.ahead[:0], counted: cl.counted[:0], wants: cl.wants[:0]}
 	if len(c.freeCall) < maxCalls {
 		c.freeCall = append(c.freeCall, cl)
 	}
@@ -75,7 +80,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 		cl.deadline = max(cl.deadline, g.members.last.deadline)
 		asks = c.ask(now, cl, g, uint32(i+1), asks)
 	}
-	asks = c.askAhead(now, cl, asks)
+	asks = c.askCounts(now, cl, c.askAhead(now, cl, asks))
 	for i := range asks {
 		cl.wants = append(cl.wants, asks[i].Want)
 	}
@@ -84,6 +89,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	c.request.Active = c.active
 	c.request.PolicyVersion = c.policy.Version
 	c.reports.load(now, cl, &c.request)
+	cl.noteReported()
 	c.lastSync = now
 
 	timeout := wholeMillis(cl.deadline.Sub(now))
@@ -205,6 +211,12 @@ func nonsense(cl *call, response *wire.SyncResponse) string {
 		}
 		n++
 	}
+	for _, one := range cl.counted {
+		if wrong := nonsensical(&response.Results[n], one.key, 1, 0, 0); wrong != "" {
+			return wrong
+		}
+		n++
+	}
 	return ""
 }
 
@@ -237,14 +249,14 @@ func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResp
 	if response.PolicyVersion != "" && response.PolicyVersion != c.policy.Version {
 		c.fetch.soon(now)
 	}
-	results, good := response.Results, len(cl.groups) == 0
+	results, good := response.Results, len(cl.groups)+len(cl.counted) == 0
 	for i := range results {
 		good = good || results[i].Problem != wire.StoreProblem
 	}
 	cl.noteGrants(results)
 	opened := false
 	if good {
-		if c.breaker.succeeded(len(cl.groups) > 0) {
+		if c.breaker.succeeded(len(cl.groups)+len(cl.counted) > 0) {
 			c.complain(now, host.Info, "cluster "+c.config.Cluster+" is asked again")
 		}
 	} else {
@@ -257,7 +269,8 @@ func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResp
 		results = results[g.lacked():]
 		c.decide(now, cl, g, asked[:len(asked)-len(results)])
 	}
-	c.heldAhead(now, cl, results)
+	c.heldAhead(now, cl, results[:len(cl.ahead)])
+	c.heardCounts(now, cl, results[len(cl.ahead):])
 	c.abandonProblems(now, cl, response.Results)
 	c.end(now, cl, true)
 	if opened {
@@ -334,9 +347,7 @@ func (c *Client) askAgain(r *Request) {
 // recordFallback notes what of a group was admitted without the store.
 func (c *Client) recordFallback(now instant.Instant, g *group) {
 	for _, k := range g.keys {
-		if units := k.Admission.TakeFallback(); units > 0 {
-			c.reports.spend(now, k, units, &c.Counts)
-		}
+		c.took(now, k)
 	}
 }
 
@@ -427,6 +438,13 @@ func (c *Client) end(now instant.Instant, cl *call, answered bool) {
 	for _, k := range cl.ahead {
 		k.underWay = nil
 		k.groups--
+	}
+	for _, one := range cl.counted {
+		one.key.underWay = nil
+		one.key.groups--
+		if !answered {
+			c.recount(one.key)
+		}
 	}
 	c.putCall(cl)
 }

@@ -86,6 +86,9 @@ type Client struct {
 	fetch    fetch
 	// leased are the keys that hold leases, wishes those to be asked for before a request needs them.
 	leased, wishes []*Key
+	// counts are the keys whose count is to be asked for; countDue is when the first of them is due.
+	counts   []*Key
+	countDue instant.Instant
 	// round is how long an answer takes, on average.
 	round  time.Duration
 	logged instant.Instant // when a failure was last logged
@@ -104,7 +107,7 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 		worker:  proxy.Random(),
 		waiting: groups{byHash: map[uint64]*group{}},
 		paused:  line{which: byDeadline},
-		round:   firstRound,
+		round:   firstRound, countDue: instant.Never,
 		reports: newReports(),
 	}
 	if c.worker == 0 {
@@ -180,6 +183,7 @@ func (c *Client) Tick() {
 	c.tendLeases(now)
 	c.flush(now)
 	c.fetchWhenDue(now)
+	c.countWhenDue(now)
 	if c.policy == nil || len(c.calls) >= maxCalls {
 		return
 	}
@@ -238,11 +242,10 @@ func (c *Client) decideAway(now instant.Instant, r *Request) {
 // store when it answers again; a lease that runs low or ends soon is followed by another one.
 func (c *Client) Admitted(now instant.Instant, keys []*Key) {
 	for _, k := range keys {
-		if units := k.Admission.TakeFallback(); units > 0 {
-			c.reports.spend(now, k, units, &c.Counts)
-		}
+		c.took(now, k)
 		c.wish(now, k)
 	}
+	c.countWhenDue(now)
 	if len(c.wishes) > 0 && len(c.calls) < maxCalls && c.breaker.state == closed {
 		c.send(now, c.takeCall())
 	}
@@ -302,6 +305,7 @@ func (c *Client) decidedMeanwhile(now instant.Instant, g *group) bool {
 		}
 		if out.Verdict == admission.Admit {
 			for _, k := range g.keys {
+				c.took(now, k)
 				c.wish(now, k)
 			}
 		}

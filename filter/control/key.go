@@ -26,8 +26,14 @@ type Key struct {
 	leased, wished bool
 	// aheadAfter is when asking ahead of need may be worth while again.
 	aheadAfter instant.Instant
-	// record holds the fallback's admissions that no call has carried yet; nil for none.
+	// record holds what was admitted without the store and no call has carried yet; nil for none.
 	record *report
+	// total is what the worker has admitted of the key without the store, unreported what of it the store has not
+	// acknowledged. carried is space for a call's sums.
+	total, unreported, carried int64
+	// recount says that the key's count is to be asked for, not before countAfter.
+	recount    bool
+	countAfter instant.Instant
 }
 
 // NewKey gives a key that nothing is known of. The reference's texts are kept.

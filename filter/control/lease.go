@@ -127,6 +127,7 @@ func (c *Client) tendLeases(now instant.Instant) {
 
 // Drop gives back what the worker holds of a key that it will not know any more.
 func (c *Client) Drop(k *Key) {
+	k.recount = false
 	k.Admission.GiveBack()
 	c.collect(c.proxy.Now(), k)
 }

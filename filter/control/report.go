@@ -44,7 +44,7 @@ func newReports() reports { return reports{due: instant.Never} }
 func put(list []*report, r *report, most int, counts *Counts) []*report {
 	if len(list) >= most {
 		oldest := list[0]
-		oldest.done = true
+		oldest.finish()
 		oldest.letGo()
 		counts.Dropped++
 		copy(list, list[1:])
@@ -91,8 +91,10 @@ func (q *reports) spend(now instant.Instant, k *Key, units int64, counts *Counts
 	// has left every window makes room.
 	window := k.longestWindow()
 	if len(r.spent) == wire.MaxUses && now.Sub(r.spent[0].At) >= window {
+		k.unreported -= r.spent[0].Units
 		r.spent = append(r.spent[:0], r.spent[1:]...)
 	}
+	k.unreported += units
 	if n := len(r.spent); n > 0 && (n == wire.MaxUses || now.Sub(r.began) < window/(wire.MaxUses-1)) {
 		r.spent[n-1].At = now
 		r.spent[n-1].Units += units
@@ -162,7 +164,7 @@ func (q *reports) acknowledge(cl *call, response *wire.SyncResponse) {
 func mark(carried []*report, indices []uint32) {
 	for _, i := range indices {
 		if int64(i) < int64(len(carried)) {
-			carried[i].done = true
+			carried[i].finish()
 		}
 	}
 }
@@ -179,7 +181,7 @@ func (q *reports) unload(now instant.Instant, cl *call, answered bool, counts *C
 				r.tries++
 			}
 			if !r.done && r.tries >= maxTries {
-				r.done = true
+				r.finish()
 				counts.Dropped++
 			}
 		}

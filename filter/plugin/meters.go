@@ -27,6 +27,7 @@ const (
 	deniedByLog
 	deniedByFallback
 	deniedByLease
+	deniedByCount
 	deniedKinds
 )
 
@@ -34,7 +35,7 @@ const (
 var names = [...]string{
 	"sluice.requests", "sluice.admitted", "sluice.admitted.fallback", "sluice.no_policy", "sluice.left",
 	"sluice.denied.policy", "sluice.denied.store", "sluice.denied.denial", "sluice.denied.log", "sluice.denied.fallback",
-	"sluice.denied.lease",
+	"sluice.denied.lease", "sluice.denied.count",
 	"sluice.calls", "sluice.failures", "sluice.abandoned", "sluice.surplus", "sluice.dropped_reports",
 }
 
@@ -44,7 +45,7 @@ func (m *meters) values(c *control.Counts) [counters]int64 {
 	d := &m.denied
 	return [counters]int64{
 		m.requests, m.admitted, m.fallback, m.noPolicy, m.left,
-		d[deniedByPolicy], d[deniedByStore], d[deniedByDenial], d[deniedByLog], d[deniedByFallback], d[deniedByLease],
+		d[deniedByPolicy], d[deniedByStore], d[deniedByDenial], d[deniedByLog], d[deniedByFallback], d[deniedByLease], d[deniedByCount],
 		c.Calls, c.Failures, c.Abandoned, c.Surplus, c.Dropped,
 	}
 }
@@ -78,6 +79,8 @@ func (m *meters) decided(out admission.Output) {
 		m.denied[deniedByFallback]++
 	case admission.FromLease:
 		m.denied[deniedByLease]++
+	case admission.FromCount:
+		m.denied[deniedByCount]++
 	}
 }
 

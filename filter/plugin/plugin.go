@@ -165,6 +165,8 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	}
 	if out.Verdict == admission.Admit {
 		p.client.Admitted(now, p.bound)
+	} else if out.Source == admission.FromCount {
+		p.client.Recount(now, p.bound)
 	}
 	return p.conclude(now, s, out)
 }

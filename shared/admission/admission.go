@@ -60,6 +60,8 @@ const (
 	FromDenial
 	// FromLog: what this worker alone spent fills the window.
 	FromLog
+	// FromCount: the global count as it was last told, in mode async.
+	FromCount
 	// FromFallback: the service is away, and on_unavailable decided.
 	FromFallback
 )
@@ -77,6 +79,8 @@ func (s Source) String() string {
 		return "denial"
 	case FromLog:
 		return "log"
+	case FromCount:
+		return "count"
 	case FromFallback:
 		return "fallback"
 	}
@@ -116,6 +120,13 @@ func Step(now instant.Instant, in Input) Output {
 		if !in.Again {
 			d.Key.demand.add(now, d.Cost)
 		}
+		if d.Key.async() {
+			if denied, is := d.denyCounted(now); is && !in.Away {
+				denied.Demand = i
+				out = worse(out, denied)
+			}
+			continue
+		}
 		if !d.Lacks(now) {
 			continue
 		}
@@ -142,9 +153,14 @@ func spend(now instant.Instant, in Input) Output {
 		one := d.Key.report(now)
 		one.Verdict, one.Source = Admit, FromLease
 		one.Remaining += d.Key.free(now) - d.Cost
-		if d.Lacks(now) {
+		switch {
+		case d.fallsBack(now, in.Away):
 			one = d.fallBack(now, in.Workers, in.Rank)
 			source = FromFallback
+		case d.Key.async():
+			one = d.Key.countReport(now, d.Key.countFree(now)-d.Cost)
+			one.Verdict, one.Source = Admit, FromCount
+			source = max(source, FromCount)
 		}
 		one.Demand = i
 		out = worse(out, one)
@@ -154,13 +170,24 @@ func spend(now instant.Instant, in Input) Output {
 	}
 	out.Source = source
 	for _, d := range in.Demands {
-		if d.Lacks(now) {
+		switch {
+		case d.fallsBack(now, in.Away):
 			d.Key.fallBackSpend(now, d.Cost)
-		} else {
+		case d.Key.async():
+			d.Key.spendCounted(now, d.Cost)
+		default:
 			d.Key.spendLeased(now, d.Cost)
 		}
 	}
 	return out
+}
+
+// fallsBack says whether a request has to be decided by on_unavailable.
+func (d Demand) fallsBack(now instant.Instant, away bool) bool {
+	if d.Key.async() {
+		return away
+	}
+	return d.Lacks(now)
 }
 
 // deny gives the denial that the worker knows the store would give; false where there is none.

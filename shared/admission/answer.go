@@ -81,6 +81,8 @@ func (a *Answer) spend() {
 	for i, d := range a.in.Demands {
 		switch {
 		case a.results[i].Problem == wire.UnknownLimit:
+		case d.Key.async():
+			d.Key.spendCounted(a.received, d.Cost)
 		case a.left[i] >= d.Cost:
 			a.left[i] -= d.Cost
 			// Logged when the call was sent: the store charged it later than that, so it counts there at least as long.
@@ -102,6 +104,14 @@ func (a *Answer) answered(i int) bool {
 
 func (a *Answer) decide(i int) Output {
 	d, result := a.in.Demands[i], &a.results[i]
+	if d.Key.async() {
+		if denied, is := d.denyCounted(a.received); is {
+			return denied
+		}
+		out := d.Key.countReport(a.received, d.Key.countFree(a.received)-d.Cost)
+		out.Verdict, out.Source = Admit, FromCount
+		return out
+	}
 	out := d.Key.report(a.received)
 	out.Verdict, out.Source = Admit, FromStore
 	held := d.Key.free(a.received)

@@ -32,7 +32,9 @@ type Key struct {
 	scarce bool
 	// ttl is how long the last lease could be spent; 0 before the first.
 	ttl time.Duration
-	// fellBack is units admitted while the service was away that TakeFallback has not handed out yet.
+	// count is what is known of the global count, in mode async.
+	count count
+	// fellBack is units admitted while the service was away, or in mode async, that TakeFallback has not handed out yet.
 	fellBack int64
 	// state is how the key stood when the store last answered.
 	state state
@@ -76,13 +78,9 @@ func (k *Key) SetLimit(l *policy.Limit) {
 			}
 		}
 	}
-	k.denial = denial{}
+	k.denial, k.count = denial{}, count{}
 	k.hasHeard = false
-	window := l.Rates[0].Window
-	for _, rate := range l.Rates {
-		window = min(window, rate.Window)
-	}
-	k.demand.width = min(max(window/8, minDemandWidth), maxDemandWidth)
+	k.demand.width = min(max(k.shortest()/8, minDemandWidth), maxDemandWidth)
 	if l.Mode != limit.Lease {
 		k.GiveBack()
 	}

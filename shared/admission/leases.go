@@ -32,8 +32,9 @@ func (k *Key) free(now instant.Instant) (units int64) {
 	return units
 }
 
-// Lacks says whether the demand has to be asked for, because the leases in hand do not hold its cost.
-func (d Demand) Lacks(now instant.Instant) bool { return d.Key.free(now) < d.Cost }
+// Lacks says whether the demand has to be asked for, because the leases in hand do not hold its cost. In mode
+// async nothing is asked for.
+func (d Demand) Lacks(now instant.Instant) bool { return !d.Key.async() && d.Key.free(now) < d.Cost }
 
 // spendLeased takes units out of the leases in hand, the one that ends first first. There are as many: see free.
 func (k *Key) spendLeased(now instant.Instant, units int64) {

@@ -29,14 +29,30 @@ func (j *judge) complain(format string, arguments ...any) {
 func (j *judge) admit(w *worker, s *stream) {
 	now := j.run.world.now
 	for _, k := range s.bound {
+		cost := j.run.cost(k.limit)
+		if j.run.isAsync(k.limit) {
+			j.run.behind(w, k).admitted(now, cost)
+		}
 		at := now
 		// A request that came later than the charge was not admitted by it: it found a lease.
-		if w.ended != nil && w.ended.strict[k] > 0 && w.ended.executed >= s.arrived {
-			w.ended.strict[k]--
+		if w.ended != nil && w.ended.strict[k] >= cost && w.ended.executed >= s.arrived {
+			w.ended.strict[k] -= cost
 			at = w.ended.executed
 		}
-		j.spend(k, at)
+		for range cost {
+			j.spend(k, at)
+		}
 	}
+}
+
+// cost is what a request spends of a limit.
+func (r *run) cost(name string) int64 {
+	for _, l := range r.scenario.Limits {
+		if l.Name == name {
+			return l.RequestCost()
+		}
+	}
+	return 1
 }
 
 // spend notes a unit's instant, and looks at the windows that it falls into.
@@ -55,6 +71,9 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
 			j.run.watch.window(k, i, all[end], count)
 			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
+			if count > most && j.run.isAsync(k.limit) {
+				most += j.run.ahead(k, all[end].Add(-rate.Window))
+			}
 			if count > most {
 				j.complain("%d units of %s/%s within %v, %d are allowed", count, k.limit, k.key, rate.Window, most)
 			}

@@ -74,12 +74,14 @@ const (
 	AgeTooLong Mutation = "ages told too long"
 	// OneMore admits one unit above the limit.
 	OneMore Mutation = "one unit too many"
+	// Unrecorded acknowledges what workers admitted by themselves, and does not count it.
+	Unrecorded Mutation = "admissions not recorded"
 )
 
 // Mutations lists all.
 func Mutations() []Mutation {
 	return []Mutation{
-		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore,
+		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore, Unrecorded,
 	}
 }
 
@@ -122,10 +124,32 @@ func Draw(seed uint64) Scenario {
 		s.Change, s.ChangeTo = s.Duration/3+time.Duration(r.Int64N(int64(s.Duration/3))), 1+r.Int64N(2*units)
 	}
 	s.Faults = drawFaults(r)
+	s.drawSpending(r)
 	if quiet { // a network that is next to nothing beside the drift of the clocks
 		s.Faults.Delay, s.Faults.Jitter, s.Faults.Drift = 0, 20*time.Microsecond, 999
 	}
 	return s
+}
+
+// drawSpending gives some limits requests that cost more than a unit, and has some decided by the count.
+func (s *Scenario) drawSpending(r *rand.Rand) {
+	async := r.IntN(6) == 0
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if async {
+			l.Mode = limit.Async
+		}
+		most := l.Rates[0].Units
+		for _, rate := range l.Rates {
+			most = min(most, rate.Units)
+		}
+		if i == 0 && s.Change > 0 {
+			most = min(most, s.ChangeTo)
+		}
+		if r.IntN(4) == 0 {
+			l.Cost = min(most, 1+r.Int64N(4))
+		}
+	}
 }
 
 func drawFaults(r *rand.Rand) Faults {

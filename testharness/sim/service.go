@@ -217,6 +217,28 @@ func (s *faultyStore) Cancel(ctx context.Context, operations []authority.Cancel)
 	return errs
 }
 
+func (s *faultyStore) Record(ctx context.Context, operations []authority.Record) []error {
+	errs := make([]error, len(operations))
+	for i, o := range operations {
+		executed, told := s.fate("record", o.Call+o.Key.Name)
+		if executed && s.run.scenario.Mutation != Unrecorded {
+			errs[i] = s.Store.Record(ctx, []authority.Record{o})[0]
+		}
+		if !told {
+			errs[i] = errLost
+		}
+	}
+	return errs
+}
+
+// Peek is called by several goroutines at once.
+func (s *faultyStore) Peek(ctx context.Context, key authority.Key) ([]authority.State, error) {
+	if _, told := s.fate("peek", key.Name); !told {
+		return nil, errLost
+	}
+	return s.Store.Peek(ctx, key)
+}
+
 // maxDrift is what a worker's margins have to cover, in millionths.
 const maxDrift = 1000
 

@@ -54,6 +54,7 @@ type run struct {
 	judge    *judge
 	figures  Figures
 	exact    map[boundKey]*exactLog
+	behinds  map[lifeKey]*behind
 	changed  bool
 	watch    watched
 }
@@ -63,7 +64,7 @@ func Run(s Scenario) Result { return RunWatched(s, Watch{}) }
 
 // RunWatched plays a scenario and tells of it meanwhile.
 func RunWatched(s Scenario, w Watch) Result {
-	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, watch: watched{Watch: w}}
+	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
 	r.service = r.newService()
 	for i := range s.Workers {
@@ -119,7 +120,7 @@ func (r *run) traffic() {
 	s := r.scenario
 	rate := s.Limits[0].Rates[0]
 	end := r.world.now.Add(s.Duration)
-	perTenant := s.Load * float64(rate.Units)
+	perTenant := s.Load * float64(rate.Units) / float64(s.Limits[0].RequestCost())
 	for i := range s.Tenants {
 		tenant := "tenant" + strconv.Itoa(i)
 		deliver := func() { r.workers[r.world.random.IntN(len(r.workers))].arrive(tenant) }
@@ -192,8 +193,9 @@ func (r *run) ideal(s *stream) {
 			if i == 0 && r.changed && k.limit == r.scenario.Limits[0].Name {
 				most = r.scenario.ChangeTo
 			}
+			room := most - r.cost(k.limit)
 			n := int64(len(log.admitted))
-			if n >= most && (most == 0 || log.admitted[n-most] > now.Add(-rate.Window)) {
+			if room < 0 || n > room && log.admitted[n-room-1] > now.Add(-rate.Window) {
 				return
 			}
 		}
@@ -201,6 +203,8 @@ func (r *run) ideal(s *stream) {
 	r.figures.Possible++
 	for _, k := range s.bound {
 		log := r.exact[k]
-		log.admitted = append(log.admitted, now)
+		for range r.cost(k.limit) {
+			log.admitted = append(log.admitted, now)
+		}
 	}
 }

@@ -35,6 +35,7 @@ type worker struct {
 	// ended is the call whose end is being told to the plugin: what it was granted as strict charges, by key.
 	ended *answered
 	ids   *rand.Rand
+	syncs map[host.CallID]*inFlight
 }
 
 // stream is one request on its way through the proxy.
@@ -74,7 +75,7 @@ func (r *run) newWorker(number int) *worker {
 func (w *worker) start() {
 	w.life++
 	w.streams, w.calls = map[host.ContextID]*stream{}, map[host.CallID]bool{}
-	w.policy = nil
+	w.policy, w.syncs = nil, map[host.CallID]*inFlight{}
 	w.plugin = plugin.New(w)
 	milliseconds := strconv.FormatInt(w.run.scenario.Timeout.Milliseconds(), 10)
 	if !w.plugin.Start([]byte(pluginConfiguration + milliseconds + "}")) {
@@ -244,6 +245,9 @@ func (w *worker) Call(cluster string, headers []host.Header, body []byte, timeou
 			path = h[1]
 		}
 	}
+	if path == "/sluice.v1.Control/Sync" {
+		w.sentSync(id, body)
+	}
 	w.run.send(w, life, id, path, append([]byte(nil), body...))
 	w.run.world.after(timeout, func() { w.callEnded(life, id, nil) })
 	return id, nil
@@ -258,6 +262,7 @@ func (w *worker) callEnded(life int, id host.CallID, a *answered) {
 	if a != nil && a.policy != nil {
 		w.policy = a.policy
 	}
+	w.syncEnded(id, a)
 	w.ended = a
 	w.plugin.CallEnded(id, reply{a})
 	w.ended = nil
