@@ -83,8 +83,7 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 	dst = appendNumber(dst, 5, uint64(l.Algorithm))
 	dst = appendNumber(dst, 6, uint64(l.Mode))
 	dst = appendNumber(dst, 7, uint64(l.OnUnavailable))
-	dst = appendDuration(dst, 8, l.MaxWait)
-	return appendUnits(dst, 9, l.Cost)
+	return appendUnits(dst, 8, l.Cost)
 }
 
 func appendMatch(dst []byte, m *policy.Match) []byte {
@@ -208,8 +207,6 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 		case 7:
 			l.OnUnavailable = limit.Unavailable(f.number8("on_unavailable"))
 		case 8:
-			l.MaxWait = f.duration("max_wait")
-		case 9:
 			l.Cost = f.units("cost")
 		default:
 			f.skip()

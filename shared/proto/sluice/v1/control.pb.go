@@ -1221,10 +1221,8 @@ type Limit struct {
 	Algorithm     uint32 `protobuf:"varint,5,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	Mode          uint32 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	OnUnavailable uint32 `protobuf:"varint,7,opt,name=on_unavailable,json=onUnavailable,proto3" json:"on_unavailable,omitempty"`
-	// For how long a request may be held back until a unit that is granted already may be spent. 0: not at all.
-	MaxWait uint64 `protobuf:"varint,8,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
 	// What one request spends, in units. 0: one.
-	Cost          uint64 `protobuf:"varint,9,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost          uint64 `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1304,13 +1302,6 @@ func (x *Limit) GetMode() uint32 {
 func (x *Limit) GetOnUnavailable() uint32 {
 	if x != nil {
 		return x.OnUnavailable
-	}
-	return 0
-}
-
-func (x *Limit) GetMaxWait() uint64 {
-	if x != nil {
-		return x.MaxWait
 	}
 	return 0
 }
@@ -1474,7 +1465,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\"4\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x04R\x06window\"\x84\x02\n" +
+	"\x06window\x18\x02 \x01(\x04R\x06window\"\xe9\x01\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +
@@ -1482,9 +1473,8 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x05rates\x18\x04 \x03(\v2\x0f.sluice.v1.RateR\x05rates\x12\x1c\n" +
 	"\talgorithm\x18\x05 \x01(\rR\talgorithm\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12%\n" +
-	"\x0eon_unavailable\x18\a \x01(\rR\ronUnavailable\x12\x19\n" +
-	"\bmax_wait\x18\b \x01(\x04R\amaxWait\x12\x12\n" +
-	"\x04cost\x18\t \x01(\x04R\x04cost\"a\n" +
+	"\x0eon_unavailable\x18\a \x01(\rR\ronUnavailable\x12\x12\n" +
+	"\x04cost\x18\b \x01(\x04R\x04cost\"a\n" +
 	"\x05Match\x12\x1d\n" +
 	"\n" +
 	"path_exact\x18\x01 \x01(\tR\tpathExact\x12\x1f\n" +
