@@ -156,6 +156,9 @@ func (s *service) together(now instant.Instant, request *wire.SyncRequest, asks 
 			return results
 		}
 	}
+	if l := s.limit(asks[0].Limit); len(asks) == 1 && l != nil && asks[0].Want > int64(asks[0].Waiting)*asks[0].Min {
+		return []wire.AskResult{s.ahead(now, request, asks[0], l)}
+	}
 	grant := int64(asks[0].Waiting)
 	fits := make([]int64, len(asks))
 	for i, ask := range asks {
@@ -180,7 +183,8 @@ func (s *service) together(now instant.Instant, request *wire.SyncRequest, asks 
 			results[i].Units = grant * ask.Min
 			results[i].Lease = s.charge(now, request, ask, results[i].Units)
 		}
-		if fits[i] < int64(ask.Waiting) {
+		full := ask.Want == 0 && s.wait(ask, l, now) > 0
+		if fits[i] < int64(ask.Waiting) || full {
 			results[i].Denied = true
 			results[i].Denial.RetryAfter = s.wait(ask, l, now)
 			results[i].Denial.DenyFor = results[i].Denial.RetryAfter
@@ -191,6 +195,26 @@ func (s *service) together(now instant.Instant, request *wire.SyncRequest, asks 
 		results[i].Reset = rate.Window
 	}
 	return results
+}
+
+// leaseFor is how long the twin's leases last.
+const leaseFor = 500 * time.Millisecond
+
+// ahead grants a lease of what is wanted, as far as it is free.
+func (s *service) ahead(now instant.Instant, request *wire.SyncRequest, ask wire.Ask, l *policy.Limit) wire.AskResult {
+	rate := l.Rates[0]
+	free := max(0, rate.Units-s.count(ask.KeyRef, now, rate.Window))
+	result := wire.AskResult{Limit: rate.Units, Window: rate.Window, Reset: rate.Window}
+	if result.Units = min(ask.Want, free) / ask.Min * ask.Min; result.Units > 0 {
+		result.Lease = s.charge(now.Add(leaseFor), request, ask, result.Units)
+		result.EndIn = leaseFor
+	}
+	result.Remaining = free - result.Units
+	if ask.Want-result.Units >= ask.Min {
+		wait := s.wait(ask, l, now)
+		result.Denied, result.Denial = true, wire.Denial{DenyFor: wait, RetryAfter: wait}
+	}
+	return result
 }
 
 func (s *service) charge(now instant.Instant, request *wire.SyncRequest, ask wire.Ask, units int64) string {
