@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -71,6 +72,9 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
 			j.run.watch.window(k, i, all[end], count)
 			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
+			if count > most && j.run.outageCounts(all[end].Add(-rate.Window), all[end]) {
+				continue
+			}
 			if count > most && j.run.isAsync(k.limit) {
 				most += j.run.ahead(k, all[end].Add(-rate.Window))
 			}
@@ -79,6 +83,13 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			}
 		}
 	}
+}
+
+// outageCounts says whether a window reaches into the outage, or into the time until all have come back from it.
+func (r *run) outageCounts(from, to instant.Instant) bool {
+	s := &r.scenario
+	const comeBack = 6 * time.Second // the longest backoff, and the probe
+	return s.OutageFor > 0 && to >= r.began.Add(s.Outage) && from < r.began.Add(s.Outage+s.OutageFor+comeBack)
 }
 
 // rates gives a limit's rates.

@@ -28,7 +28,10 @@ type Scenario struct {
 	// Change is when the first limit's units are changed to ChangeTo; 0: never.
 	Change   time.Duration
 	ChangeTo int64
-	Mutation Mutation
+	// Outage is when nobody reaches the service any more, for OutageFor; 0: never. What on_unavailable admits then, and in
+	// the windows that reach into it, is not judged.
+	Outage, OutageFor time.Duration
+	Mutation          Mutation
 }
 
 // Faults is what goes wrong. Probabilities are for each message or each operation; zero is a perfect world.

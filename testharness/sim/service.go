@@ -135,10 +135,16 @@ func (r *run) send(w *worker, life int, id host.CallID, path string, body []byte
 	}
 }
 
+// out says whether an instant is within the outage.
+func (r *run) out(at instant.Instant) bool {
+	s := &r.scenario
+	return s.OutageFor > 0 && at >= r.began.Add(s.Outage) && at < r.began.Add(s.Outage+s.OutageFor)
+}
+
 // transmit delivers one message between a worker and the service, or does not.
 func (r *run) transmit(w *worker, deliver func()) {
 	f := r.scenario.Faults
-	if r.world.chance(f.Lose) || r.world.now < w.cutUntil {
+	if r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(r.world.now) {
 		return
 	}
 	delay := f.Delay + r.world.spread(f.Jitter)

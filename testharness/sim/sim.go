@@ -55,8 +55,10 @@ type run struct {
 	figures  Figures
 	exact    map[boundKey]*exactLog
 	behinds  map[lifeKey]*behind
-	changed  bool
-	watch    watched
+	// began is when the traffic did.
+	began   instant.Instant
+	changed bool
+	watch   watched
 }
 
 // Run plays a scenario. The same scenario gives the same result.
@@ -72,6 +74,7 @@ func RunWatched(s Scenario, w Watch) Result {
 	}
 	const settled = 300 * time.Millisecond // the workers have their policy
 	r.world.runUntil(r.world.now.Add(settled))
+	r.began = r.world.now
 	r.traffic()
 	r.troubles()
 	r.play(s.Duration)
