@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,8 +20,9 @@ const (
 // keysScript has wrk go through all keys again and again; the step has no factor in common with their number, so that
 // neighbours are far apart.
 const keysScript = `local n = 0
+function init(args) n = tonumber(args[1]) * 7919 %% %[1]d end
 request = function()
-  n = (n + 7919) %% %d
+  n = (n + 7919) %% %[1]d
   return wrk.format("GET", "/lease", {["x-tenant-id"] = "tenant-" .. n})
 end
 `
@@ -67,8 +69,8 @@ func (f *fleet) memoryCurve(ctx context.Context, o options, told func(string, ..
 		if last.requests >= memoryRequests {
 			return points, nil
 		}
-		// Every run begins at the first key again, which is as good as any.
-		did, err := wrk(path).with(ctx, o.memoryEvery, "-s", script.Name(), url)
+		// Each run goes on with the key that the one before it came to.
+		did, err := wrk(path).with(ctx, o.memoryEvery, "-s", script.Name(), url, "--", strconv.FormatInt(last.requests, 10))
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +85,7 @@ func memoryTable(points []point, o options) string {
 	fmt.Fprintf(&b, "%d requests over %d keys in `lease`, `max_keys` %d, Envoy with --concurrency %d; the service on the memory store.\n\n",
 		memoryRequests, memoryKeys, o.maxKeys, o.concurrency)
 	b.WriteString("| requests | seconds | Envoy's resident memory, MiB | keys in the filter | answers other than 200 |\n| --: | --: | --: | --: | --: |\n")
-	every := max(1, len(points)/20)
+	every := (len(points) + 19) / 20
 	for i, p := range points {
 		if i%every == 0 || i == len(points)-1 {
 			fmt.Fprintf(&b, "| %d | %.0f | %.1f | %d | %d |\n", p.requests, p.at.Seconds(), float64(p.envoyBytes)/(1<<20), p.keys, p.unexpected)
