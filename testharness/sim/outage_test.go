@@ -12,6 +12,7 @@ import (
 // admits its share meanwhile, and reports it afterwards: all in all at most a window more than there were passes, and at
 // least most of the limit.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []limit.Mode{limit.Strict, limit.Lease} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
