@@ -20,11 +20,14 @@ func inMode(mode limit.Mode, p *policy.Policy) *policy.Policy {
 // crowd sends so many requests of a tenant's at once, and lets the service answer.
 func (w *world) crowd(tenant string, n int) {
 	w.t.Helper()
-	for range n {
-		r := w.get(tenant)
-		defer w.want(r, "passed")
+	requests := make([]int, n)
+	for i := range requests {
+		requests[i] = w.get(tenant)
 	}
 	w.serve()
+	for _, r := range requests {
+		w.want(r, "passed")
+	}
 }
 
 func TestStoriesOfLeases(t *testing.T) {
