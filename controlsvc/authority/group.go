@@ -47,8 +47,10 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 			m.surplus = max(0, m.reserved.Units-served*m.cost)
 		}
 		switch {
-		case m.reserved.Err != nil || m.surplus > 0 && served == 0 || failed && m.leased():
+		case m.reserved.Err != nil:
 			back = append(back, giveBack{key: m.key, call: call, part: m.part})
+		case failed && m.leased():
+			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.reserved.Units})
 		case m.surplus > 0:
 			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.surplus})
 		}
@@ -132,6 +134,12 @@ func (g *group) close(back bool) (rolledBack int) {
 func (g *group) contested(ctx context.Context) bool {
 	if g.wanted == 0 || g.failed {
 		return false
+	}
+	for i := range g.members {
+		if g.members[i].leased() {
+			// The worker has that lease, and spends it later than a strict charge of the same result could be spent.
+			return false
+		}
 	}
 	for i := range g.members {
 		if m := &g.members[i]; m.denies && !m.reserved.Denial.Never && m.entry.contested(ctx) {
