@@ -237,7 +237,7 @@ func TestDenialByAnotherCallsRollbackIsAskedAgain(t *testing.T) {
 	rollback, release, denied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var reserves atomic.Int64
 	w.store.before = func(operation string) {
-		if operation == "cancel" {
+		if operation == "settle" {
 			close(rollback)
 			<-release
 		}

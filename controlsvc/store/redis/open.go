@@ -41,11 +41,8 @@ func WithTLS(config *tls.Config) Option { return func(c *connection) { c.tls = c
 func Open(rawURL string, options ...Option) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		// The error would quote the URL, with the password in it.
-		if wrong, ok := errors.AsType[*url.Error](err); ok {
-			err = wrong.Err
-		}
-		return nil, fmt.Errorf("redis: the URL does not parse: %w", err)
+		// The error quotes the URL or parts of it, and the password may be among them.
+		return nil, errors.New("redis: the URL does not parse: expected redis://user:password@host:port/database, escaped")
 	}
 	if u.Scheme != "redis" && u.Scheme != "rediss" {
 		return nil, fmt.Errorf("redis: scheme %q: expected redis://host:port/database or rediss://…", u.Scheme)
