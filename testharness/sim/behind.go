@@ -122,18 +122,12 @@ func (w *worker) syncEnded(id host.CallID, a *answered) {
 	}
 }
 
-// ahead gives what a window of a key that began then may hold on top of the limit. A worker that is alone there knows all
-// that counts, but for the way that the answer to its last denial took.
+// ahead gives what a window of a key that began then may hold on top of the limit.
 func (r *run) ahead(k boundKey, began instant.Instant) (units int64) {
-	lives := 0
 	for id, b := range r.behinds {
 		if id.key == k && b.last > began {
 			units += b.most
-			lives++
 		}
-	}
-	if lives == 1 {
-		return r.cost(k.limit)
 	}
 	return units
 }
