@@ -21,9 +21,6 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d.Microsecond
 // Sub gives the time from u to t, negative where u is later.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t-u) * time.Microsecond }
 
-// Before says whether t is earlier than u.
-func (t Instant) Before(u Instant) bool { return t < u }
-
 // After says whether t is later than u.
 func (t Instant) After(u Instant) bool { return t > u }
 

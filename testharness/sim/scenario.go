@@ -73,7 +73,7 @@ const (
 	SameID Mutation = "a reused lease id"
 	// NoDrift leaves out the margin for the drift of clocks.
 	NoDrift Mutation = "no drift margin"
-	// AgeFromSettle tells the store that units were spent when they were not yet.
+	// AgeTooLong tells the store that units were spent when they were not yet.
 	AgeTooLong Mutation = "ages told too long"
 	// OneMore admits one unit above the limit.
 	OneMore Mutation = "one unit too many"
