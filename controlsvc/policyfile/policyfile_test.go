@@ -78,7 +78,7 @@ func TestEverySpelling(t *testing.T) {
 			Name: "b", Match: policy.Match{PathPrefix: "/v1"}, Key: []uint32{2, 0},
 			Rates:     []limit.Rate{{Units: 600, Window: time.Minute}, {Units: 10, Window: time.Second}},
 			Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Allow,
-			Cost: 10,
+			MaxWait: 500 * time.Millisecond, Cost: 10,
 		},
 		policy.Limit{
 			Name: "c", Match: policy.Match{PathPrefix: "/"}, Rates: day,
@@ -124,6 +124,7 @@ func TestTheVersionNamesTheMeaning(t *testing.T) {
 		{"mode: strict", "mode: lease", false},
 		{"    mode: strict\n", "    cost: 1\n    mode: strict\n", true},
 		{"    mode: strict\n", "    cost: 2\n    mode: strict\n", false},
+		{"    mode: strict\n", "    max_wait: 0s\n    mode: strict\n", true},
 		{"algorithm: sliding_log", "algorithm: auto", true},
 		{"100/s", "101/s", false},
 		{"600/m", "600/61s", false},

@@ -42,6 +42,7 @@ func toLimit(from *policy.Limit) *sluicev1.Limit {
 		Algorithm:     uint32(from.Algorithm),
 		Mode:          uint32(from.Mode),
 		OnUnavailable: uint32(from.OnUnavailable),
+		MaxWait:       toMicros(from.MaxWait),
 		Cost:          toUnits(from.Cost),
 	}
 	for _, rate := range from.Rates {

@@ -3,6 +3,8 @@
 package policy
 
 import (
+	"time"
+
 	"sluice/shared/limit"
 )
 
@@ -20,6 +22,8 @@ const (
 	MaxMethodLength = 32
 	// MaxTrustedHops bounds how far from the right of X-Forwarded-For an address is read.
 	MaxTrustedHops = 64
+	// MaxMaxWait bounds for how long a limit may hold a request back.
+	MaxMaxWait = time.Minute
 	// MaxCost bounds what one request spends, in units.
 	MaxCost = 1_000_000
 )
@@ -66,6 +70,9 @@ type Limit struct {
 	Algorithm     limit.Algorithm
 	Mode          limit.Mode
 	OnUnavailable limit.Unavailable
+	// MaxWait is for how long a request may be held back until a unit that is granted already may be spent: 0 to
+	// MaxMaxWait, in whole microseconds. 0: not at all, which is all that modes other than Lease may say.
+	MaxWait time.Duration
 	// Cost is what one request spends: 1 to MaxCost units, and not more than the smallest rate holds. 0 stands for 1.
 	Cost int64
 }

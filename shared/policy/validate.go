@@ -104,9 +104,13 @@ func checkLimit(l *Limit, identities int) *invalid {
 	return checkMatch(&l.Match)
 }
 
-// checkSpending looks at what a request spends.
+// checkSpending looks at what a request spends, and for how long it may be held back.
 func checkSpending(l *Limit) *invalid {
 	switch {
+	case l.MaxWait < 0 || l.MaxWait > MaxMaxWait || l.MaxWait%time.Microsecond != 0:
+		return &invalid{"max_wait", "is " + l.MaxWait.String() + ", want 0 to " + MaxMaxWait.String() + " in whole microseconds"}
+	case l.MaxWait > 0 && l.Mode != limit.Lease:
+		return &invalid{"max_wait", "needs mode lease, not " + l.Mode.String()}
 	case l.Cost < 0 || l.Cost > MaxCost:
 		return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", want 0 to " + strconv.Itoa(MaxCost)}
 	case l.Cost <= 1:

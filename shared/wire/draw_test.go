@@ -108,6 +108,10 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 			Mode:          limit.Mode(rapid.Uint8Range(1, 3).Draw(t, "mode")),
 			OnUnavailable: limit.Unavailable(rapid.Uint8Range(1, 3).Draw(t, "unavailable")),
 		}
+		if l.Mode == limit.Lease {
+			wait := rapid.Int64Range(0, policy.MaxMaxWait.Microseconds()).Draw(t, "max wait")
+			l.MaxWait = time.Duration(wait) * time.Microsecond
+		}
 		most := int64(policy.MaxCost)
 		for _, r := range l.Rates {
 			most = min(most, r.Units)

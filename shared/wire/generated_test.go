@@ -90,7 +90,7 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 			},
 			Key:       l.GetKey(),
 			Algorithm: limit.Algorithm(l.GetAlgorithm()), Mode: limit.Mode(l.GetMode()), OnUnavailable: limit.Unavailable(l.GetOnUnavailable()),
-			Cost: int64(l.GetCost()),
+			MaxWait: micros(l.GetMaxWait()), Cost: int64(l.GetCost()),
 		}
 		for _, r := range l.GetRates() {
 			rule.Rates = append(rule.Rates, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})

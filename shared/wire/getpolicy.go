@@ -83,7 +83,8 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 	dst = appendNumber(dst, 5, uint64(l.Algorithm))
 	dst = appendNumber(dst, 6, uint64(l.Mode))
 	dst = appendNumber(dst, 7, uint64(l.OnUnavailable))
-	return appendUnits(dst, 8, l.Cost)
+	dst = appendUnits(dst, 8, l.Cost)
+	return appendDuration(dst, 9, l.MaxWait)
 }
 
 func appendMatch(dst []byte, m *policy.Match) []byte {
@@ -208,6 +209,8 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 			l.OnUnavailable = limit.Unavailable(f.number8("on_unavailable"))
 		case 8:
 			l.Cost = f.units("cost")
+		case 9:
+			l.MaxWait = f.duration("max_wait")
 		default:
 			f.skip()
 		}

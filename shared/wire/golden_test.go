@@ -64,7 +64,7 @@ var (
 				Name: "reports", Match: policy.Match{PathPrefix: "/v1/reports", Methods: []string{"POST", "PUT"}}, Key: []uint32{0, 1},
 				Rates:     []limit.Rate{{Units: 10, Window: time.Second}, {Units: 600, Window: time.Minute}},
 				Algorithm: limit.SlidingBuckets, Mode: limit.Lease, OnUnavailable: limit.Deny,
-				Cost: 5,
+				MaxWait: 500 * time.Millisecond, Cost: 5,
 			},
 			{
 				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},

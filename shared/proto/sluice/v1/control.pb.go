@@ -1222,7 +1222,9 @@ type Limit struct {
 	Mode          uint32 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	OnUnavailable uint32 `protobuf:"varint,7,opt,name=on_unavailable,json=onUnavailable,proto3" json:"on_unavailable,omitempty"`
 	// What one request spends, in units. 0: one.
-	Cost          uint64 `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost uint64 `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`
+	// For how long a request may be held back until units that are granted already may be spent. 0: not at all.
+	MaxWait       uint64 `protobuf:"varint,9,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1309,6 +1311,13 @@ func (x *Limit) GetOnUnavailable() uint32 {
 func (x *Limit) GetCost() uint64 {
 	if x != nil {
 		return x.Cost
+	}
+	return 0
+}
+
+func (x *Limit) GetMaxWait() uint64 {
+	if x != nil {
+		return x.MaxWait
 	}
 	return 0
 }
@@ -1465,7 +1474,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\"4\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x04R\x06window\"\xe9\x01\n" +
+	"\x06window\x18\x02 \x01(\x04R\x06window\"\x84\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +
@@ -1474,7 +1483,8 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\talgorithm\x18\x05 \x01(\rR\talgorithm\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12%\n" +
 	"\x0eon_unavailable\x18\a \x01(\rR\ronUnavailable\x12\x12\n" +
-	"\x04cost\x18\b \x01(\x04R\x04cost\"a\n" +
+	"\x04cost\x18\b \x01(\x04R\x04cost\x12\x19\n" +
+	"\bmax_wait\x18\t \x01(\x04R\amaxWait\"a\n" +
 	"\x05Match\x12\x1d\n" +
 	"\n" +
 	"path_exact\x18\x01 \x01(\tR\tpathExact\x12\x1f\n" +
