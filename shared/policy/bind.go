@@ -59,30 +59,6 @@ type binding struct {
 	pathRead, methodRead bool
 }
 
-func (b *binding) matches(m *Match) bool {
-	return b.matchesMethod(m.Methods) && (m.PathExact == "" || b.readPath() && b.path == m.PathExact) &&
-		(m.PathPrefix == "" || b.readPath() && hasPathPrefix(b.path, m.PathPrefix))
-}
-
-func (b *binding) matchesMethod(methods []string) bool {
-	if len(methods) == 0 {
-		return true
-	}
-	if !b.methodRead {
-		b.method, b.hasMethod = b.request.Header(":method")
-		b.methodRead = true
-	}
-	if !b.hasMethod {
-		return false
-	}
-	for _, m := range methods {
-		if m == b.method {
-			return true
-		}
-	}
-	return false
-}
-
 // readPath reads the path, without its query, once. False where the request has none, as with CONNECT.
 func (b *binding) readPath() bool {
 	if !b.pathRead {
@@ -93,12 +69,6 @@ func (b *binding) readPath() bool {
 		b.pathRead = true
 	}
 	return b.hasPath
-}
-
-// hasPathPrefix says whether path begins with all segments of prefix.
-func hasPathPrefix(path, prefix string) bool {
-	prefix = strings.TrimSuffix(prefix, "/")
-	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
 }
 
 // key makes a limit's key; false where the request lacks one of its identities.
@@ -122,19 +92,4 @@ func (b *binding) value(identity uint32) *value {
 		return &b.first[identity]
 	}
 	return &b.others[int(identity)-len(b.first)]
-}
-
-func (b *binding) read(identity uint32, v *value) {
-	id := &b.policy.Identities[identity]
-	var text string
-	switch id.Source {
-	case FromHeader:
-		text, v.present = b.request.Header(id.Header)
-	case FromAddress:
-		text, v.present = clientAddress(b.request, id.TrustedHops)
-	}
-	if v.present {
-		v.escaped = EscapeValue(text)
-	}
-	v.read = true
 }

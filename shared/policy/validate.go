@@ -3,10 +3,7 @@ package policy
 import (
 	"errors"
 	"strconv"
-	"time"
 	"unicode/utf8"
-
-	"sluice/shared/limit"
 )
 
 // ErrInvalid is what every error of Validate wraps.
@@ -60,107 +57,6 @@ func check(p *Policy) *invalid {
 func (e *invalid) in(list string, i int) *invalid {
 	e.where = list + "[" + strconv.Itoa(i) + "]." + e.where
 	return e
-}
-
-func checkIdentity(id *Identity) *invalid {
-	switch {
-	case !ValidName(id.Name):
-		return badName("name", id.Name)
-	case id.Source == FromHeader && !ValidHeader(id.Header):
-		return &invalid{"header", strconv.Quote(clip(id.Header)) + " is no header's name in lower case"}
-	case id.Source == FromAddress && id.TrustedHops > MaxTrustedHops:
-		return &invalid{"trusted_hops", tooMany(int(id.TrustedHops), MaxTrustedHops, "hops")}
-	case id.Source != FromHeader && id.Source != FromAddress:
-		return &invalid{"source", strconv.Itoa(int(id.Source)) + " is no source that is known here"}
-	}
-	return nil
-}
-
-func checkLimit(l *Limit, identities int) *invalid {
-	switch {
-	case !ValidName(l.Name):
-		return badName("name", l.Name)
-	case len(l.Key) > MaxKeyParts:
-		return &invalid{"key", tooMany(len(l.Key), MaxKeyParts, "elements")}
-	case l.Algorithm < limit.SlidingLog || l.Algorithm > limit.TokenBucket:
-		return &invalid{"algorithm", l.Algorithm.String() + " is not known here"}
-	case l.Mode < limit.Strict || l.Mode > limit.Async:
-		return &invalid{"mode", l.Mode.String() + " is not known here"}
-	case l.OnUnavailable < limit.Local || l.OnUnavailable > limit.Deny:
-		return &invalid{"on_unavailable", l.OnUnavailable.String() + " is not known here"}
-	}
-	for i, n := range l.Key {
-		if int64(n) >= int64(identities) {
-			return &invalid{"key[" + strconv.Itoa(i) + "]", strconv.FormatUint(uint64(n), 10) + " is no index into the " +
-				strconv.Itoa(identities) + " identities"}
-		}
-	}
-	if e := checkRates(l.Rates); e != nil {
-		return e
-	}
-	if e := checkSpending(l); e != nil {
-		return e
-	}
-	return checkMatch(&l.Match)
-}
-
-// checkSpending looks at what a request spends, and for how long it may be held back.
-func checkSpending(l *Limit) *invalid {
-	switch {
-	case l.MaxWait < 0 || l.MaxWait > MaxMaxWait || l.MaxWait%time.Microsecond != 0:
-		return &invalid{"max_wait", "is " + l.MaxWait.String() + ", want 0 to " + MaxMaxWait.String() + " in whole microseconds"}
-	case l.MaxWait > 0 && l.Mode != limit.Lease:
-		return &invalid{"max_wait", "needs mode lease, not " + l.Mode.String()}
-	case l.Cost < 0 || l.Cost > MaxCost:
-		return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", want 0 to " + strconv.Itoa(MaxCost)}
-	case l.Cost <= 1:
-		return nil // under 0 units too: that admits nothing, as it says
-	}
-	for _, r := range l.Rates {
-		if l.Cost > r.Units {
-			return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", more than " + r.String() + " ever admits"}
-		}
-	}
-	return nil
-}
-
-func checkRates(rates []limit.Rate) *invalid {
-	if len(rates) == 0 || len(rates) > limit.MaxRates {
-		return &invalid{"rates", "has " + strconv.Itoa(len(rates)) + " elements, want 1 to " + strconv.Itoa(limit.MaxRates)}
-	}
-	for i, r := range rates {
-		where := "rates[" + strconv.Itoa(i) + "]"
-		switch {
-		case r.Units < 0 || r.Units > limit.MaxUnits:
-			return &invalid{where, "has " + strconv.FormatInt(r.Units, 10) + " units, want 0 to " + strconv.FormatInt(limit.MaxUnits, 10)}
-		case r.Window < limit.MinWindow || r.Window > limit.MaxWindow || r.Window%time.Microsecond != 0:
-			return &invalid{where, "has a window of " + r.Window.String() + ", want " + limit.MinWindow.String() + " to " +
-				limit.MaxWindow.String() + " in whole microseconds"}
-		}
-		for _, earlier := range rates[:i] {
-			if earlier.Window == r.Window {
-				return &invalid{where, "has the window of an earlier rate, " + r.Window.String()}
-			}
-		}
-	}
-	return nil
-}
-
-func checkMatch(m *Match) *invalid {
-	switch {
-	case m.PathExact != "" && !ValidPath(m.PathExact):
-		return &invalid{"match.path_exact", badPath(m.PathExact)}
-	case m.PathPrefix != "" && !ValidPath(m.PathPrefix):
-		return &invalid{"match.path_prefix", badPath(m.PathPrefix)}
-	case len(m.Methods) > MaxMethods:
-		return &invalid{"match.methods", tooMany(len(m.Methods), MaxMethods, "elements")}
-	}
-	for i, method := range m.Methods {
-		if !ValidMethod(method) {
-			return &invalid{"match.methods[" + strconv.Itoa(i) + "]", strconv.Quote(clip(method)) + " is no method's name"}
-		}
-	}
-	return nil
 }
 
 // ValidName says whether text may name a domain, an identity or a limit: 1 to MaxNameLength of a-z 0-9 . _ - only.

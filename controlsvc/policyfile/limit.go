@@ -1,0 +1,197 @@
+package policyfile
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+)
+
+// limits reads the list; identities has their indices by name.
+func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
+	list, ok := d.list(v, "a list of limits", 0, policy.MaxLimits)
+	if !ok {
+		return nil
+	}
+	names := make([]string, 0, len(identities))
+	for name := range identities {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	limits := make([]policy.Limit, 0, len(list))
+	lines := make(map[string]int)
+	for _, v := range list {
+		f, ok := d.fields(v, "a limit with name, key and rates",
+			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost")
+		if !ok {
+			continue
+		}
+		l := policy.Limit{Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Local}
+		if v, ok := f["name"]; ok {
+			l.Name = d.name(v, "the limit's name")
+			if line, twice := lines[l.Name]; twice {
+				d.fail(v, "%s is the name of an earlier limit, on line %d", quote(l.Name), line)
+			} else {
+				lines[l.Name] = position(v.node).Position.Line
+			}
+		}
+		if v, ok := f["match"]; ok {
+			l.Match = d.match(v)
+		}
+		if v, ok := f["key"]; ok {
+			l.Key = d.key(v, identities, names)
+		}
+		if v, ok := f["rates"]; ok {
+			l.Rates = d.rates(v)
+		}
+		d.behaviour(&l, f)
+		d.spending(&l, f)
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+func (d *decoder) key(v value, identities map[string]uint32, names []string) []uint32 {
+	list, ok := d.list(v, "a list of identities' names; [] counts all requests together", 0, policy.MaxKeyParts)
+	if !ok {
+		return nil
+	}
+	key := make([]uint32, 0, len(list))
+	for _, v := range list {
+		name, ok := d.text(v, "an identity's name")
+		if !ok {
+			continue
+		}
+		index, known := identities[name]
+		switch {
+		case !known:
+			d.fail(v, "%s is no identity of this policy, %s", quote(name), suggest(name, names))
+		case slices.Contains(key, index):
+			d.fail(v, "%s is in the key already", quote(name))
+		default:
+			key = append(key, index)
+		}
+	}
+	return key
+}
+
+// rates reads the list; of two rates that hold at once, the one over the longer window has to allow more, or the other
+// could never be reached.
+func (d *decoder) rates(v value) []limit.Rate {
+	list, ok := d.list(v, `a list of rates such as ["10/s", "600/m"]`, 1, limit.MaxRates)
+	if !ok {
+		return nil
+	}
+	rates := make([]limit.Rate, 0, len(list))
+	for _, v := range list {
+		text, ok := d.text(v, `a rate such as "10/s"`)
+		if !ok {
+			continue
+		}
+		rate, err := limit.ParseRate(text)
+		if err != nil {
+			d.fail(v, "%v", err)
+			continue
+		}
+		for _, other := range rates {
+			short, long := rate, other
+			if short.Window > long.Window {
+				short, long = long, short
+			}
+			switch {
+			case short.Window == long.Window:
+				d.fail(v, "%s has the window of %s, want one rate for each window", rate, other)
+			case long.Units <= short.Units:
+				d.fail(v, "%s can never be reached under %s, want more units in the longer window", short, long)
+			default:
+				continue
+			}
+			break
+		}
+		rates = append(rates, rate)
+	}
+	return rates
+}
+
+// behaviour reads how a limit counts, and what it does when nobody answers.
+func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
+	if v, ok := f["algorithm"]; ok {
+		// auto will choose by the number of units; so far there is one to choose from.
+		if text := d.word(v, "an algorithm", "sliding_log", "auto"); text != "" && text != "auto" {
+			l.Algorithm, _ = limit.ParseAlgorithm(text)
+		}
+	}
+	if v, ok := f["mode"]; ok {
+		if text := d.word(v, "a mode", "lease", "strict", "async"); text != "" {
+			l.Mode, _ = limit.ParseMode(text)
+		}
+	}
+	if v, ok := f["on_unavailable"]; ok {
+		if text := d.word(v, "what to do while the service is away", "local", "allow", "deny"); text != "" {
+			l.OnUnavailable, _ = limit.ParseUnavailable(text)
+		}
+	}
+}
+
+// spending reads what a request spends, and for how long it may be held back.
+func (d *decoder) spending(l *policy.Limit, f map[string]value) {
+	if v, ok := f["max_wait"]; ok {
+		l.MaxWait = d.wait(v)
+		if l.MaxWait > 0 && l.Mode != limit.Lease {
+			d.fail(v, "holds requests back until units that are leased may be spent, want it in mode lease only, not in %s", l.Mode)
+		}
+	}
+	v, ok := f["cost"]
+	if !ok {
+		return
+	}
+	cost, ok := d.number(v, 1, policy.MaxCost)
+	if !ok || cost == 1 {
+		return // a policy that says 1 and one that says nothing are the same
+	}
+	l.Cost = int64(cost)
+	for _, rate := range l.Rates {
+		if l.Cost > rate.Units {
+			d.fail(v, "is %d, more than %s ever admits", cost, rate)
+			return
+		}
+	}
+}
+
+// wait reads for how long a request may be held back.
+func (d *decoder) wait(v value) time.Duration {
+	const want = `a duration such as "500ms"`
+	text, ok := d.text(v, want)
+	if !ok {
+		return 0
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > policy.MaxMaxWait || wait%time.Microsecond != 0 {
+		d.fail(v, "%s is not %s, from 0s to %v in whole microseconds", quote(text), want, policy.MaxMaxWait)
+		return 0
+	}
+	return wait
+}
+
+// planned are words that a policy will be able to use.
+var planned = []string{
+	limit.SlidingBuckets.String(), limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
+}
+
+// word reads one of a few words; empty after an error.
+func (d *decoder) word(v value, want string, words ...string) string {
+	text, ok := d.text(v, want+": "+strings.Join(words, ", "))
+	switch {
+	case !ok:
+		return ""
+	case slices.Contains(words, text):
+		return text
+	case slices.Contains(planned, text):
+		d.fail(v, "%s is not supported yet, want %s", quote(text), strings.Join(words, " or "))
+	default:
+		d.fail(v, "%s is not %s, %s", quote(text), want, suggest(text, words))
+	}
+	return ""
+}

@@ -1,0 +1,100 @@
+package policy
+
+import (
+	"strconv"
+	"time"
+
+	"sluice/shared/limit"
+)
+
+// Limit is one rule of the policy.
+type Limit struct {
+	Name  string
+	Match Match
+	// Key holds indices into Policy.Identities; a request that lacks one of them is not under this limit. Without any, all
+	// requests share one count.
+	Key []uint32
+	// Rates hold all at once; there is at least one, each with another window.
+	Rates         []limit.Rate
+	Algorithm     limit.Algorithm
+	Mode          limit.Mode
+	OnUnavailable limit.Unavailable
+	// MaxWait is for how long a request may be held back until a unit that is granted already may be spent: 0 to
+	// MaxMaxWait, in whole microseconds. 0: not at all, which is all that modes other than Lease may say.
+	MaxWait time.Duration
+	// Cost is what one request spends: 1 to MaxCost units, and not more than the smallest rate holds. 0 stands for 1.
+	Cost int64
+}
+
+// RequestCost gives what one request spends, in units.
+func (l *Limit) RequestCost() int64 { return max(1, l.Cost) }
+
+func checkLimit(l *Limit, identities int) *invalid {
+	switch {
+	case !ValidName(l.Name):
+		return badName("name", l.Name)
+	case len(l.Key) > MaxKeyParts:
+		return &invalid{"key", tooMany(len(l.Key), MaxKeyParts, "elements")}
+	case l.Algorithm < limit.SlidingLog || l.Algorithm > limit.TokenBucket:
+		return &invalid{"algorithm", l.Algorithm.String() + " is not known here"}
+	case l.Mode < limit.Strict || l.Mode > limit.Async:
+		return &invalid{"mode", l.Mode.String() + " is not known here"}
+	case l.OnUnavailable < limit.Local || l.OnUnavailable > limit.Deny:
+		return &invalid{"on_unavailable", l.OnUnavailable.String() + " is not known here"}
+	}
+	for i, n := range l.Key {
+		if int64(n) >= int64(identities) {
+			return &invalid{"key[" + strconv.Itoa(i) + "]", strconv.FormatUint(uint64(n), 10) + " is no index into the " +
+				strconv.Itoa(identities) + " identities"}
+		}
+	}
+	if e := checkRates(l.Rates); e != nil {
+		return e
+	}
+	if e := checkSpending(l); e != nil {
+		return e
+	}
+	return checkMatch(&l.Match)
+}
+
+// checkSpending looks at what a request spends, and for how long it may be held back.
+func checkSpending(l *Limit) *invalid {
+	switch {
+	case l.MaxWait < 0 || l.MaxWait > MaxMaxWait || l.MaxWait%time.Microsecond != 0:
+		return &invalid{"max_wait", "is " + l.MaxWait.String() + ", want 0 to " + MaxMaxWait.String() + " in whole microseconds"}
+	case l.MaxWait > 0 && l.Mode != limit.Lease:
+		return &invalid{"max_wait", "needs mode lease, not " + l.Mode.String()}
+	case l.Cost < 0 || l.Cost > MaxCost:
+		return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", want 0 to " + strconv.Itoa(MaxCost)}
+	case l.Cost <= 1:
+		return nil // under 0 units too: that admits nothing, as it says
+	}
+	for _, r := range l.Rates {
+		if l.Cost > r.Units {
+			return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", more than " + r.String() + " ever admits"}
+		}
+	}
+	return nil
+}
+
+func checkRates(rates []limit.Rate) *invalid {
+	if len(rates) == 0 || len(rates) > limit.MaxRates {
+		return &invalid{"rates", "has " + strconv.Itoa(len(rates)) + " elements, want 1 to " + strconv.Itoa(limit.MaxRates)}
+	}
+	for i, r := range rates {
+		where := "rates[" + strconv.Itoa(i) + "]"
+		switch {
+		case r.Units < 0 || r.Units > limit.MaxUnits:
+			return &invalid{where, "has " + strconv.FormatInt(r.Units, 10) + " units, want 0 to " + strconv.FormatInt(limit.MaxUnits, 10)}
+		case r.Window < limit.MinWindow || r.Window > limit.MaxWindow || r.Window%time.Microsecond != 0:
+			return &invalid{where, "has a window of " + r.Window.String() + ", want " + limit.MinWindow.String() + " to " +
+				limit.MaxWindow.String() + " in whole microseconds"}
+		}
+		for _, earlier := range rates[:i] {
+			if earlier.Window == r.Window {
+				return &invalid{where, "has the window of an earlier rate, " + r.Window.String()}
+			}
+		}
+	}
+	return nil
+}

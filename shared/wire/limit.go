@@ -1,0 +1,74 @@
+package wire
+
+import (
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+)
+
+func appendLimit(dst []byte, l *policy.Limit) []byte {
+	dst = appendText(dst, 1, l.Name)
+	dst, start := openMessage(dst, 2)
+	if dst = appendMatch(dst, &l.Match); len(dst) == start {
+		dst = dst[:start-2] // it matches everything: without its tag and length
+	} else {
+		dst = closeMessage(dst, start)
+	}
+	dst = appendIndices(dst, 3, l.Key)
+	for _, r := range l.Rates {
+		dst, start = openMessage(dst, 4)
+		dst = closeMessage(appendDuration(appendUnits(dst, 1, r.Units), 2, r.Window), start)
+	}
+	dst = appendNumber(dst, 5, uint64(l.Algorithm))
+	dst = appendNumber(dst, 6, uint64(l.Mode))
+	dst = appendNumber(dst, 7, uint64(l.OnUnavailable))
+	dst = appendUnits(dst, 8, l.Cost)
+	return appendDuration(dst, 9, l.MaxWait)
+}
+
+func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.number {
+		case 1:
+			l.Name = f.text("name", policy.MaxNameLength)
+		case 2:
+			f.nested("match", -1, parseMatch(f.message("match"), &l.Match))
+		case 3:
+			l.Key = f.indices("key", policy.MaxKeyParts, l.Key)
+		case 4:
+			if b := f.message("rates"); f.room("rates", len(l.Rates), limit.MaxRates) {
+				r, err := parseRate(b)
+				f.nested("rates", len(l.Rates), err)
+				l.Rates = append(l.Rates, r)
+			}
+		case 5:
+			l.Algorithm = limit.Algorithm(f.number8("algorithm"))
+		case 6:
+			l.Mode = limit.Mode(f.number8("mode"))
+		case 7:
+			l.OnUnavailable = limit.Unavailable(f.number8("on_unavailable"))
+		case 8:
+			l.Cost = f.units("cost")
+		case 9:
+			l.MaxWait = f.duration("max_wait")
+		default:
+			f.skip()
+		}
+	}
+	return l, f.err
+}
+
+func parseRate(b []byte) (r limit.Rate, err *FieldError) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.number {
+		case 1:
+			r.Units = f.units("units")
+		case 2:
+			r.Window = f.duration("window")
+		default:
+			f.skip()
+		}
+	}
+	return r, f.err
+}
