@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"sluice/controlsvc/authority"
-	sluicev1 "sluice/shared/proto/sluice/v1"
+	"sluice/shared/wire"
 )
 
 // Answer is a call of Sync without a connection.
-func Answer(ctx context.Context, a *authority.Authority, request *sluicev1.SyncRequest) (*sluicev1.SyncResponse, error) {
-	return (&control{authority: a}).Sync(ctx, request)
+func Answer(ctx context.Context, a *authority.Authority, request *wire.SyncRequest) (*wire.SyncResponse, error) {
+	return (&control{authority: a}).sync(ctx, request)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"sluice/shared/limit"
 	"sluice/shared/policy"
 	sluicev1 "sluice/shared/proto/sluice/v1"
+	"sluice/shared/wire"
 )
 
 // observed counts what the server said that it did.
@@ -157,25 +159,19 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// Numbers as large as the wire carries are refused, each in its place, and the rest of the call is answered.
+// A number that no count, age or window can reach is told with its place, and nothing of the call is done.
 func TestNumbersOutOfRange(t *testing.T) {
 	w := serve(t, rpc.Config{}, nil)
-	request := ask("reports", math.MaxUint64, math.MaxUint64)
-	request.Asks = append(request.Asks, ask("reports", 1, 1).GetAsks()...)
-	request.Settles = []*sluicev1.Settle{{
-		Limit: "reports", Key: "k", Lease: "l", Unused: math.MaxUint64, Uses: []*sluicev1.Use{nil, {Age: math.MaxUint64, Units: math.MaxUint64}},
-	}}
-	request.Records = []*sluicev1.Record{{Limit: "reports", Key: "k", Uses: []*sluicev1.Use{{Age: math.MaxUint64, Units: 5}}}}
-	request.Abandoned = []*sluicev1.Abandoned{{CallId: math.MaxUint64, Keys: []*sluicev1.KeyRef{{Limit: "reports", Key: "k"}}}}
-	got, err := w.client.Sync(soon(t), request)
-	if err != nil {
-		t.Fatal(err)
+	request := ask("reports", 1, 1)
+	request.Asks = append(request.Asks, ask("reports", math.MaxUint64, 1).GetAsks()...)
+	_, err := w.client.Sync(soon(t), request)
+	code(t, err, codes.InvalidArgument)
+	if want := "SyncRequest.asks[1].want"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %s in it", err, want)
 	}
-	if p := got.GetResults()[0].GetProblem(); p != sluicev1.AskResult_PROBLEM_INVALID {
-		t.Errorf("problem %v; want PROBLEM_INVALID", p)
-	}
-	if got.GetResults()[1].GetUnits() != 1 || len(got.GetSettled()) != 1 || len(got.GetRecorded()) != 1 || len(got.GetAbandoned()) != 1 {
-		t.Errorf("the rest of the call: %v", got)
+	got, err := w.client.Sync(soon(t), ask("reports", 10, 1))
+	if err != nil || got.GetResults()[0].GetUnits() != 10 {
+		t.Errorf("afterwards %v, %v; want all 10 units, for the refused call took none", got, err)
 	}
 }
 
@@ -245,17 +241,17 @@ func FuzzSync(f *testing.F) {
 	a := authority.New(authority.Config{Store: memory.New(now, 100), Now: now, Random: func() uint64 { return 7 }})
 	a.SetPolicy(testPolicy)
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		request := new(sluicev1.SyncRequest)
-		if proto.Unmarshal(bytes, request) != nil {
+		request, err := wire.ParseSyncRequest(bytes)
+		if err != nil {
 			return
 		}
-		response, err := rpc.Answer(t.Context(), a, request)
+		response, err := rpc.Answer(t.Context(), a, &request)
 		if err != nil {
 			code(t, err, codes.InvalidArgument)
 			return
 		}
-		if len(response.GetResults()) != len(request.GetAsks()) {
-			t.Errorf("%d results for %d asks", len(response.GetResults()), len(request.GetAsks()))
+		if len(response.Results) != len(request.Asks) {
+			t.Errorf("%d results for %d asks", len(response.Results), len(request.Asks))
 		}
 	})
 }

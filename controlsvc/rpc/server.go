@@ -1,5 +1,5 @@
-// Package rpc is the service's gRPC face: sluice.v1.Control for the filter, health and reflection for operators. It turns
-// messages into the authority's terms and back, and bounds what a caller can make the service do.
+// Package rpc is the service's gRPC face: sluice.v1.Control for the filter, health and reflection for operators. It
+// bounds what a caller can make the service do.
 package rpc
 
 import (
@@ -85,7 +85,7 @@ func New(config Config) *Server {
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(s.guard.unary),
 		grpc.StreamInterceptor(s.guard.stream),
-		grpc.ForceServerCodecV2(lenient{encoding.GetCodecV2(protobuf.Name)}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(protobuf.Name)}),
 		grpc.MaxRecvMsgSize(wire.MaxMessageSize),
 		grpc.MaxSendMsgSize(wire.MaxMessageSize),
 		grpc.MaxConcurrentStreams(streamsPerConnection),
@@ -100,7 +100,8 @@ func New(config Config) *Server {
 		options = append(options, grpc.Creds(credentials.NewTLS(config.TLS)))
 	}
 	s.grpc = grpc.NewServer(options...)
-	s.grpc.RegisterService(describe(config.Observer), &control{authority: config.Authority})
+	c := &control{authority: config.Authority}
+	s.grpc.RegisterService(describe(c, config.Observer), c)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.SetServing(false)
