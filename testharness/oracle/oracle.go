@@ -1,5 +1,5 @@
-// Package oracle is the limiter that all others are checked against: every charge that was ever made, kept in a list and
-// summed anew for each question. It is obvious, slow, and shares no code with what it checks.
+// Package oracle has the limiters that all others are checked against, one for each algorithm: every charge that was ever
+// made, kept in a list and summed anew for each question. They are obvious, slow, and share no code with what they check.
 //
 // Instants are durations since an origin of the caller's choice. They may have any resolution, but those of one Limiter
 // or one judgement come from one clock.
@@ -222,8 +222,10 @@ func (l *Limiter) States(now time.Duration) []State {
 }
 
 // Least gives the state with the smallest remaining share of its units, the earlier where two are equal.
-func (l *Limiter) Least(now time.Duration) State {
-	return slices.MinFunc(l.States(now), func(a, b State) int { return a.share().Cmp(b.share()) })
+func (l *Limiter) Least(now time.Duration) State { return least(l.States(now)) }
+
+func least(states []State) State {
+	return slices.MinFunc(states, func(a, b State) int { return a.share().Cmp(b.share()) })
 }
 
 func (s State) share() *big.Rat {
