@@ -4,6 +4,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	// MaxWorkers is how many workers of one domain are told apart. Those beyond are told the share of one more.
 	MaxWorkers = 1 << 16
 )
+
+// algorithms are those that every store has.
+var algorithms = [...]limit.Algorithm{limit.SlidingLog}
 
 // CheckReserve says what is wrong with a reserve, if anything.
 func CheckReserve(r authority.Reserve) error {
@@ -112,8 +116,8 @@ func CheckKey(k authority.Key) error {
 	if k.Name == "" || len(k.Name) > MaxName || k.Name[0] == '}' {
 		return fmt.Errorf("key name %s of %d bytes: expected 1 to %d bytes, the first of them not }", clip(k.Name), len(k.Name), MaxName)
 	}
-	if k.Algorithm != limit.SlidingLog {
-		return fmt.Errorf("algorithm %v: the store has only %v", k.Algorithm, limit.SlidingLog)
+	if !slices.Contains(algorithms[:], k.Algorithm) {
+		return fmt.Errorf("algorithm %v: the store has only %v", k.Algorithm, algorithms)
 	}
 	if len(k.Rates) == 0 || len(k.Rates) > limit.MaxRates {
 		return fmt.Errorf("%d rates: expected 1 to %d", len(k.Rates), limit.MaxRates)

@@ -10,9 +10,11 @@ import (
 func (s *Store) Entries(wanted authority.Key) []int {
 	rates := store.Windows(wanted.Rates)
 	entries := make([]int, len(rates))
-	s.with(wanted.Name, false, func(k *key, now instant.Instant) {
-		for i, w := range k.view(rates, now) {
-			entries[i] = w.charges.size()
+	s.with(wanted, false, func(k *key, now instant.Instant) {
+		for i, w := range k.count.windows(rates, now) {
+			if log, ok := w.(*logWindow); ok {
+				entries[i] = log.charges.size()
+			}
 		}
 	})
 	return entries

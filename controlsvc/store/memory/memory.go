@@ -54,7 +54,7 @@ func New(now func() instant.Instant, maxKeys int) *Store {
 		workers: workers{domains: map[string]*domain{}},
 	}
 	for i := range s.shards {
-		s.shards[i].keys = map[string]*key{}
+		s.shards[i].keys = map[id]*key{}
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func (s *Store) Reserve(ctx context.Context, operations []authority.Reserve) []a
 	out := make([]authority.Reserved, len(operations))
 	for i, r := range operations {
 		if out[i].Err = s.check(ctx, store.CheckReserve(r)); out[i].Err == nil {
-			s.with(r.Key.Name, true, func(k *key, now instant.Instant) { out[i] = k.reserve(r, now) })
+			s.with(r.Key, true, func(k *key, now instant.Instant) { out[i] = k.reserve(r, now) })
 		}
 		if out[i].Err != nil {
 			out[i].Err = fmt.Errorf("reserve: %w", out[i].Err)
@@ -95,7 +95,7 @@ func (s *Store) Settle(ctx context.Context, operations []authority.Settle) []err
 			out[i] = fmt.Errorf("settle: %w", out[i])
 			continue
 		}
-		s.with(o.Key.Name, false, func(k *key, now instant.Instant) { k.settle(o, now) })
+		s.with(o.Key, false, func(k *key, now instant.Instant) { k.settle(o, now) })
 	}
 	return out
 }
@@ -108,7 +108,7 @@ func (s *Store) Cancel(ctx context.Context, operations []authority.Cancel) []err
 			out[i] = fmt.Errorf("cancel: %w", out[i])
 			continue
 		}
-		s.with(o.Key.Name, false, func(k *key, now instant.Instant) { k.cancel(o, now) })
+		s.with(o.Key, false, func(k *key, now instant.Instant) { k.count.cancel(o.Call, o.Part, now) })
 	}
 	return out
 }
@@ -118,7 +118,7 @@ func (s *Store) Record(ctx context.Context, operations []authority.Record) []err
 	out := make([]error, len(operations))
 	for i, o := range operations {
 		if out[i] = s.check(ctx, store.CheckRecord(o)); out[i] == nil {
-			s.with(o.Key.Name, true, func(k *key, now instant.Instant) { out[i] = k.record(o, now) })
+			s.with(o.Key, true, func(k *key, now instant.Instant) { out[i] = k.record(o, now) })
 		}
 		if out[i] != nil {
 			out[i] = fmt.Errorf("record: %w", out[i])
@@ -134,8 +134,8 @@ func (s *Store) Peek(ctx context.Context, wanted authority.Key) ([]authority.Sta
 	}
 	rates := store.Windows(wanted.Rates)
 	standing := make([]store.Standing, len(rates))
-	s.with(wanted.Name, false, func(k *key, now instant.Instant) {
-		standing = standings(k.view(rates, now), now)
+	s.with(wanted, false, func(k *key, now instant.Instant) {
+		standing = standings(k.count.windows(rates, now), rates, now)
 	})
 	return store.States(wanted.Rates, rates, standing), nil
 }
@@ -145,7 +145,7 @@ func (s *Store) Reset(ctx context.Context, wanted authority.Key) error {
 	if err := s.check(ctx, store.CheckKey(wanted)); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
-	s.with(wanted.Name, false, func(k *key, _ instant.Instant) { k.reset(wanted.Rates) })
+	s.with(wanted, false, func(k *key, _ instant.Instant) { k.count.reset(wanted.Rates) })
 	return nil
 }
 

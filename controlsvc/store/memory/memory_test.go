@@ -18,7 +18,7 @@ type clock struct{ now atomic.Int64 }
 
 func newClock() *clock {
 	c := &clock{}
-	c.now.Store(1_763_719_200_123_456)
+	c.now.Store(storetest.Start.Microseconds())
 	return c
 }
 

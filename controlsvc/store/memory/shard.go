@@ -5,13 +5,14 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/instant"
 )
 
 // shard is a part of the keys, with a lock of its own: the operations of one key are serial, those of many are not.
 type shard struct {
 	mu   sync.Mutex
-	keys map[string]*key
+	keys map[id]*key
 	// newest and oldest are the ends of the order of use.
 	newest, oldest *key
 	expiring       byExpiry
@@ -22,13 +23,14 @@ const sweepPerOperation = 4
 
 // with runs an operation on a key, under the shard's lock and at one reading of the clock. A key that is not there is made
 // first, unless make is false: then the operation is not run.
-func (s *Store) with(name string, create bool, operation func(k *key, now instant.Instant)) {
-	shard := &s.shards[maphash.String(s.seed, name)%uint64(len(s.shards))]
+func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, now instant.Instant)) {
+	spread := maphash.String(s.seed, wanted.Name)
+	shard := &s.shards[spread%uint64(len(s.shards))]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	now := s.now()
 	shard.sweep(now)
-	k := shard.keys[name]
+	k := shard.keys[idOf(wanted)]
 	switch {
 	case k != nil:
 		shard.unlink(k)
@@ -39,13 +41,13 @@ func (s *Store) with(name string, create bool, operation func(k *key, now instan
 			shard.drop(shard.oldest)
 			s.evicted.Add(1)
 		}
-		k = &key{name: name, grants: map[string]*charge{}, random: maphash.String(s.seed, name) | 1}
-		shard.keys[name] = k
+		k = &key{id: idOf(wanted), count: counts[wanted.Algorithm](spread)}
+		shard.keys[k.id] = k
 		heap.Push(&shard.expiring, k)
 	}
 	shard.linkNewest(k)
 	operation(k, now)
-	k.expires = k.emptyAt(now)
+	k.expires = k.count.emptyAt(now)
 	if k.expires <= now {
 		shard.drop(k)
 		return
@@ -66,7 +68,7 @@ func (s *shard) sweep(now instant.Instant) {
 func (s *shard) drop(k *key) {
 	s.unlink(k)
 	heap.Remove(&s.expiring, k.place)
-	delete(s.keys, k.name)
+	delete(s.keys, k.id)
 }
 
 func (s *shard) linkNewest(k *key) {

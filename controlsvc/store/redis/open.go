@@ -68,7 +68,7 @@ func Open(rawURL string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(client, slidingLogSource, workersSource), nil
+	return newStore(client, asItIs), nil
 }
 
 func (c connection) connect(u *url.URL, cluster bool) (goredis.UniversalClient, error) {

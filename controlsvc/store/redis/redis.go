@@ -29,14 +29,16 @@ import (
 
 // Store implements authority.Store.
 type Store struct {
-	client              goredis.UniversalClient
-	slidingLog, workers script
+	client     goredis.UniversalClient
+	algorithms map[limit.Algorithm]*algorithm
+	workers    script
 }
 
 var _ authority.Store = (*Store)(nil)
 
-func newStore(client goredis.UniversalClient, slidingLog, workers string) *Store {
-	return &Store{client: client, slidingLog: newScript(slidingLog), workers: newScript(workers)}
+// newStore gives a store whose scripts' sources are changed; see asItIs.
+func newStore(client goredis.UniversalClient, change func(source string) string) *Store {
+	return &Store{client: client, algorithms: newAlgorithms(change), workers: newScript(change(workersSource))}
 }
 
 // batch collects the operations that can be executed, and remembers which those were.
@@ -51,13 +53,18 @@ func (b *batch) add(place int, i invocation) {
 
 // invoke begins an operation on a key's windows.
 func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate) invocation {
-	i := invocation{script: &s.slidingLog, keys: make([]string, 0, 2*len(windows)), args: make([]any, 0, 16)}
-	i.args = append(i.args, operation)
+	algorithm := s.algorithms[key.Algorithm]
+	i := invocation{
+		script: &algorithm.script, keys: make([]string, 0, len(algorithm.suffixes)*len(windows)), args: make([]any, 0, 16),
+	}
+	i.args = append(i.args, operation, len(windows))
 	for _, w := range windows {
 		micros := w.Window.Microseconds()
-		charges := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(micros, 10)
-		i.keys = append(i.keys, charges, charges+":n")
-		i.args = append(i.args, micros)
+		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(micros, 10)
+		for _, suffix := range algorithm.suffixes {
+			i.keys = append(i.keys, name+suffix)
+		}
+		i.args = append(i.args, micros, w.Units)
 	}
 	return i
 }
@@ -74,9 +81,6 @@ func (s *Store) Reserve(ctx context.Context, operations []authority.Reserve) []a
 		}
 		windows[place] = store.Windows(r.Key.Rates)
 		i := s.invoke("reserve", r.Key, windows[place])
-		for _, w := range windows[place] {
-			i.args = append(i.args, w.Units)
-		}
 		// More than fits a double is more than any limit, too.
 		i.args = append(i.args, r.Call, r.Part, min(r.Want, store.MaxHeld), min(r.Min, store.MaxHeld), r.TTL.Microseconds(),
 			r.Horizon.Microseconds())

@@ -80,8 +80,8 @@ func (s *Store) withClock(t *testing.T) storetest.Harness {
 		}
 		return strings.Replace(source, read, instead, 1)
 	}
-	clocked := newStore(s.client, replaced(slidingLogSource), replaced(workersSource))
-	now := int64(1_763_719_200_123_456)
+	clocked := newStore(s.client, replaced)
+	now := storetest.Start.Microseconds()
 	set := func() {
 		ctx := context.Background()
 		_, err := s.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
@@ -128,18 +128,17 @@ func (s *Store) entries(t *testing.T) func(authority.Key) []int {
 func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {
 	return func(key authority.Key) []time.Duration {
 		t.Helper()
-		var lifetimes []time.Duration
-		keys := s.invoke("", key, store.Windows(key.Rates)).keys
-		for i := 0; i < len(keys); i += 2 {
-			charges, err := s.client.PTTL(t.Context(), keys[i]).Result()
+		windows := store.Windows(key.Rates)
+		lifetimes := make([]time.Duration, len(windows))
+		keys := s.invoke("", key, windows).keys
+		for i, name := range keys {
+			life, err := s.client.PTTL(t.Context(), name).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
-			account, err := s.client.PTTL(t.Context(), keys[i+1]).Result()
-			if err != nil {
-				t.Fatal(err)
+			if at := i * len(windows) / len(keys); life > 0 && (lifetimes[at] == 0 || life < lifetimes[at]) {
+				lifetimes[at] = life
 			}
-			lifetimes = append(lifetimes, min(charges, account))
 		}
 		return lifetimes
 	}

@@ -12,13 +12,39 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"sluice/controlsvc/authority"
+	"sluice/shared/limit"
 )
+
+//go:embed head.lua
+var headSource string
+
+//go:embed operations.lua
+var operationsSource string
 
 //go:embed sliding_log.lua
 var slidingLogSource string
 
 //go:embed workers.lua
 var workersSource string
+
+// algorithm is how one algorithm keeps a window.
+type algorithm struct {
+	script script
+	// suffixes tell the keys of one window apart: it has as many.
+	suffixes []string
+}
+
+// newAlgorithms gives all of them, each source after a change.
+func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algorithm {
+	algorithms := map[limit.Algorithm]*algorithm{}
+	add := func(named limit.Algorithm, source string, suffixes ...string) {
+		algorithms[named] = &algorithm{script: newScript(change(headSource + source + operationsSource)), suffixes: suffixes}
+	}
+	add(limit.SlidingLog, slidingLogSource, "", ":n")
+	return algorithms
+}
+
+func asItIs(source string) string { return source }
 
 // script is a Lua script and the name that Redis gives it: its hash. So one that was changed is another, and services of
 // two versions do not disturb each other.

@@ -1,30 +1,10 @@
--- The sliding log of one key: one operation, executed whole, at one reading of Redis' clock.
+-- The sliding log. Of a window there are its charges, a ZSET of one member for each charge, scored with the latest instant
+-- at which the charge may be spent; and its account, a HASH of what the members sum up to.
 --
--- KEYS  for each window: its charges, a ZSET of one member for each charge, scored with the latest instant at which the
---       charge may be spent; and its account, a HASH of what the members sum up to.
--- ARGV  the operation, the windows' lengths in the order of KEYS, and what the operation takes: see below.
---
--- Instants are microseconds since 1970 and durations microseconds: whole numbers below 2^53, which a Lua number and a score
--- hold exactly. Lua would print one as 1.7637192001235e+15, so fmt prints every number that goes to Redis.
---
--- A member is kind:call:part:minted:units, and after a settle or in a record kind:call:part:minted:place:units. Of kinds
--- there are l, a lease, which may come back; c, a strict charge; s, what was left of either when it was settled; r, what was
--- recorded. No two charges of a key have the same name, so none ever takes another's place.
+-- A member is a grant's name, or, after a settle or in a record, kind:call:part:minted:place:units with the kinds s, what
+-- was left of a grant when it was settled, and r, what was recorded. None ever takes another's place.
 
-local MARGIN = 10000000      -- how long a key outlives its last charge: clocks and replicas need not agree to the microsecond
-local PAGE = 100             -- members that are read at once
-local MAX_CHARGES = 1048576  -- in one window
-local MAX_HELD = 4503599627370496
-
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-
-local function fmt(n) return string.format('%.0f', n) end
-local function unitsOf(member) return tonumber(string.match(member, ':(%d+)$')) end
-local function isLease(member) return string.byte(member) == 108 end -- l
-
-local count = #KEYS / 2
-local windows = {}
+local PAGE = 100 -- members that are read at once
 
 -- Tallies a window's members anew.
 local function tally(w)
@@ -57,20 +37,18 @@ local function prune(w)
   until #page < PAGE
 end
 
--- Reads where a window stands. The members are what counts: without them the account is nothing, and an account that is
--- missing, or less than they can be, is made anew.
-local function load(i)
-  local w = {
-    charges = KEYS[2 * i - 1], account = KEYS[2 * i], length = tonumber(ARGV[1 + i]),
-    units = 0, leased = 0, size = 0, latest = 0, changed = false,
-  }
+-- The members are what counts: without them the account is nothing, and an account that is missing, or less than they can
+-- be, is made anew.
+function load(w)
+  w.charges, w.account = w.keys[1], w.keys[2]
+  w.units, w.leased, w.size, w.latest = 0, 0, 0, 0
   local account = redis.call('HMGET', w.account, 'units', 'leased', 'minted')
   w.minted = tonumber(account[3]) or 0
   local newest = redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')
   if #newest == 0 or tonumber(newest[2]) <= now - w.length then
     if #newest > 0 then redis.call('DEL', w.charges) end
     w.changed = account[1] and account[1] ~= '0'
-    return w
+    return
   end
   w.latest = tonumber(newest[2])
   w.size = redis.call('ZCARD', w.charges)
@@ -78,31 +56,22 @@ local function load(i)
   local whole = w.units >= w.size and w.leased >= 0 and w.leased <= w.units
   prune(w)
   if not whole or w.units < w.size then tally(w) end
-  return w
 end
 
-local function loadAll()
-  for i = 1, count do windows[i] = load(i) end
+function save(w)
+  redis.call('HSET', w.account, 'units', fmt(w.units), 'leased', fmt(w.leased), 'minted', fmt(w.minted))
+  local life = math.max(w.latest - now, 0) + w.length
+  if w.size > 0 then keep(w.charges, life) end
+  keep(w.account, life)
 end
 
--- Lets a key live until its last charge has left the window, and longer; never shorter than it would.
-local function keep(key, life)
-  if redis.call('PTTL', key) < life then redis.call('PEXPIRE', key, fmt(life)) end
-end
+function used(w) return w.units end
 
--- Writes the accounts back, and lets what has been charged live as long as it counts.
-local function store()
-  for _, w in ipairs(windows) do
-    if w.changed then
-      redis.call('HSET', w.account, 'units', fmt(w.units), 'leased', fmt(w.leased), 'minted', fmt(w.minted))
-      local life = math.ceil((math.max(w.latest - now, 0) + w.length + MARGIN) / 1000)
-      if w.size > 0 then keep(w.charges, life) end
-      keep(w.account, life)
-    end
-  end
-end
+function emptyIn(w) return w.size > 0 and w.latest + w.length - now or 0 end
 
-local function charge(w, member, score, units)
+function full(w, units) return w.size >= MAX_CHARGES or w.units + units > MAX_HELD end
+
+function charge(w, member, score, units)
   if redis.call('ZADD', w.charges, 'NX', fmt(score), member) == 0 then return false end
   w.units, w.size, w.changed = w.units + units, w.size + 1, true
   if isLease(member) then w.leased = w.leased + units end
@@ -110,18 +79,10 @@ local function charge(w, member, score, units)
   return true
 end
 
-local function discharge(w, member, units)
+function uncharge(w, member, _, units)
   redis.call('ZREM', w.charges, member)
   w.units, w.size, w.changed = w.units - units, w.size - 1, true
   if isLease(member) then w.leased = w.leased - units end
-end
-
--- Two grants may fall into one microsecond, and the clock may step back; a name is never given twice all the same.
-local function mint()
-  local minted = now
-  for _, w in ipairs(windows) do minted = math.max(minted, w.minted + 1) end
-  for _, w in ipairs(windows) do w.minted, w.changed = minted, true end
-  return fmt(minted)
 end
 
 -- Visits a window's members from the one that leaves first, until visit says that it has seen enough, which it mostly has
@@ -138,114 +99,33 @@ local function visitOldest(w, visit)
   end
 end
 
--- Gives the first instant from now on at which at most so many units are inside a window, if nothing more is charged; and
--- the first at which that is so without the leases, which may come back.
-local function fallsTo(w, room)
-  local left, sure = w.units, w.units - w.leased
+function soonest(w, units)
+  local room, left, sure = w.limit - units, w.units, w.units - w.leased
   local all, certain
   if sure <= room then certain = now end
   if left <= room then return now, now end
-  local found = visitOldest(w, function(member, units, score)
-    left = left - units
-    if not isLease(member) then sure = sure - units end
+  local found = visitOldest(w, function(member, gone, score)
+    left = left - gone
+    if not isLease(member) then sure = sure - gone end
     if not certain and sure <= room then certain = score + w.length end
     if left <= room then all = score + w.length end
     return all
   end)
   if not found then -- the account said more than there is
     tally(w)
-    return fallsTo(w, room)
+    return soonest(w, units)
   end
   return all, math.min(certain or all, all)
 end
 
--- Sums what has left a window at an instant, at least as much as is wanted if there is so much.
-local function leftBy(w, at, wanted)
-  local sum = 0
+function free(w, start, _, wanted)
+  local left, enough = w.limit - w.units, wanted
+  if start == now then return left end
   visitOldest(w, function(_, units, score)
-    if sum >= wanted or score > at - w.length then return true end
-    sum = sum + units
+    if left >= enough or score > start - w.length then return true end
+    left = left + units
   end)
-  return sum
-end
-
-local function multiple(n, of)
-  if n < of then return 0 end
-  return n - n % of
-end
-
--- Appends, for each window, the units inside and how long until it is empty.
-local function standing(answer)
-  for _, w in ipairs(windows) do
-    table.insert(answer, w.units)
-    table.insert(answer, w.size > 0 and w.latest + w.length - now or 0)
-  end
-  return answer
-end
-
-local operations = {}
-
--- limits..., call, part, want, min, ttl, horizon -> {units, name, start, end, denied, retry, certain, window, standing...}
--- denied: 0 no, 1 for so long, 2 for ever; window: the place of the one that denies for the longest.
-function operations.reserve(at)
-  loadAll()
-  local limits = {}
-  for i = 1, count do limits[i] = tonumber(ARGV[at + i]) end
-  at = at + count
-  local want, min = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local ttl, horizon = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
-
-  local function soonest()
-    local all, certain, window = now, now, 1
-    for i, w in ipairs(windows) do
-      if min > limits[i] then return nil end
-      local a, c = fallsTo(w, limits[i] - min)
-      if a > all then all, window = a, i end
-      certain = math.max(certain, c)
-    end
-    return all, certain, window
-  end
-
-  local free = want
-  for i, w in ipairs(windows) do free = math.min(free, limits[i] - w.units) end
-  local units, start = multiple(free, min), now
-  if units == 0 and ttl > 0 and horizon > 0 then
-    local all = soonest()
-    if all and all <= now + horizon then
-      start, free = all, want
-      for i, w in ipairs(windows) do
-        local used = w.units - leftBy(w, start, want - limits[i] + w.units)
-        free = math.min(free, limits[i] - used)
-      end
-      units = multiple(free, min)
-    end
-  end
-
-  local answer = {0, '', 0, 0, 0, 0, 0, 1}
-  if units > 0 then
-    local kind = ttl > 0 and 'l' or 'c'
-    local name = table.concat({kind, ARGV[at + 1], ARGV[at + 2], mint(), fmt(units)}, ':')
-    for i, w in ipairs(windows) do
-      if w.size >= MAX_CHARGES then return redis.error_reply('FULL a window of the key holds too many charges') end
-    end
-    for i, w in ipairs(windows) do
-      if not charge(w, name, start + ttl, units) then -- it is there already: whose it is, nobody knows
-        for j = 1, i - 1 do discharge(windows[j], name, units) end
-        return redis.error_reply('TWICE the key holds a charge of this name')
-      end
-    end
-    answer[1], answer[2], answer[3], answer[4] = units, name, start - now, start + ttl - now
-  end
-  if want - units >= min then
-    local all, certain, window = soonest()
-    if all then
-      answer[5], answer[6], answer[7], answer[8] = 1, all - now, certain - now, window
-    else
-      answer[5] = 2
-    end
-  end
-  store()
-  return standing(answer)
+  return left
 end
 
 -- Charges groups of units at the instants at which they were spent, or at most where there is one. Those that have left the
@@ -262,74 +142,31 @@ local function spent(w, name, at, most)
   end
 end
 
--- name of the grant, the same as a settled charge's begins, units, units that keep their score, (age, units)...
--- The first settle takes the grant's member away, so a second finds none. Others are put in before, for a ZSET that is
+-- The first settle of a grant takes its member away, so a second finds none. Others are put in before, for a ZSET that is
 -- emptied loses its time to live.
-function operations.settle(at)
-  loadAll()
-  local name, settled = ARGV[at + 1], ARGV[at + 2]
-  local units, kept = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  for _, w in ipairs(windows) do
-    local score = tonumber(redis.call('ZSCORE', w.charges, name))
-    if score then
-      spent(w, settled, at + 5, score)
-      if kept > 0 then charge(w, settled .. ':0:' .. fmt(kept), score, kept) end
-      discharge(w, name, units)
-    end
-  end
-  store()
-  return 0
+function settle(w, name, settled, units, kept, at)
+  local score = tonumber(redis.call('ZSCORE', w.charges, name))
+  if not score then return end
+  spent(w, settled, at, score)
+  if kept > 0 then charge(w, settled .. ':0:' .. fmt(kept), score, kept) end
+  uncharge(w, name, score, units)
 end
 
--- pattern of the grants' names, as ZSCAN matches it
-function operations.cancel(at)
-  loadAll()
-  for _, w in ipairs(windows) do
-    local found, cursor = {}, '0'
-    repeat
-      local page = redis.call('ZSCAN', w.charges, cursor, 'MATCH', ARGV[at + 1], 'COUNT', '1000')
-      cursor = page[1]
-      for j = 1, #page[2], 2 do found[page[2][j]] = true end
-    until cursor == '0'
-    for member in pairs(found) do discharge(w, member, unitsOf(member)) end
-  end
-  store()
-  return 0
+function cancel(w, pattern)
+  local found, cursor = {}, '0'
+  repeat
+    local page = redis.call('ZSCAN', w.charges, cursor, 'MATCH', pattern, 'COUNT', '1000')
+    cursor = page[1]
+    for j = 1, #page[2], 2 do found[page[2][j]] = true end
+  until cursor == '0'
+  for member in pairs(found) do uncharge(w, member, 0, unitsOf(member)) end
 end
 
--- call, units, (age, units)...
-function operations.record(at)
-  loadAll()
-  local units = tonumber(ARGV[at + 2])
-  for _, w in ipairs(windows) do
-    if w.size >= MAX_CHARGES or w.units + units > MAX_HELD then
-      return redis.error_reply('FULL a window of the key holds too much')
-    end
-  end
-  local name = table.concat({'r', ARGV[at + 1], '', mint()}, ':')
-  for _, w in ipairs(windows) do spent(w, name, at + 3, nil) end
-  store()
-  return 0
-end
-
--- -> {standing...}
-function operations.peek()
-  loadAll()
-  store()
-  return standing({})
-end
+function record(w, name, at) spent(w, name, at, nil) end
 
 -- The account stays, empty, until it has expired: it knows the last name.
-function operations.reset()
-  loadAll()
-  for _, w in ipairs(windows) do
-    if w.size > 0 then
-      redis.call('DEL', w.charges)
-      w.units, w.leased, w.size, w.changed = 0, 0, 0, true
-    end
-  end
-  store()
-  return 0
+function reset(w)
+  if w.size == 0 then return end
+  redis.call('DEL', w.charges)
+  w.units, w.leased, w.size, w.changed = 0, 0, 0, true
 end
-
-return operations[ARGV[1]](1 + count)

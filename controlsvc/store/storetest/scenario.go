@@ -149,7 +149,7 @@ func reset() operation {
 // run plays the scenario. On a real clock it ends where time would have to pass.
 func (s scenario) run(t *testing.T, h Harness) {
 	t.Helper()
-	k := key(s.name, s.rates...)
+	k := h.key(s.name, s.rates...)
 	leases := map[string]string{}
 	var now time.Duration
 	for i, step := range s.steps {
@@ -162,7 +162,7 @@ func (s scenario) run(t *testing.T, h Harness) {
 			now = step.at
 		}
 		if step.rates != nil {
-			k = key(s.name, step.rates...)
+			k = h.key(s.name, step.rates...)
 		}
 		got := step.do(t, h, k, leases)
 		if got == nil {

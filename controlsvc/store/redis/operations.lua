@@ -1,0 +1,144 @@
+-- The operations, the same for all algorithms.
+
+local count = tonumber(ARGV[2])
+local perWindow = #KEYS / count
+local windows = {}
+for i = 1, count do
+  local w = {length = tonumber(ARGV[1 + 2 * i]), limit = tonumber(ARGV[2 + 2 * i]), keys = {}, changed = false}
+  for j = 1, perWindow do w.keys[j] = KEYS[(i - 1) * perWindow + j] end
+  load(w)
+  windows[i] = w
+end
+
+-- Two grants may fall into one microsecond, and the clock may step back; a name is never given twice all the same.
+local function mint()
+  local minted = now
+  for _, w in ipairs(windows) do minted = math.max(minted, w.minted + 1) end
+  for _, w in ipairs(windows) do w.minted, w.changed = minted, true end
+  return fmt(minted)
+end
+
+local function saveAll()
+  for _, w in ipairs(windows) do
+    if w.changed then save(w) end
+  end
+end
+
+-- Appends, for each window, the units inside and how long until it is empty.
+local function standing(answer)
+  for _, w in ipairs(windows) do
+    table.insert(answer, used(w))
+    table.insert(answer, emptyIn(w))
+  end
+  return answer
+end
+
+local operations = {}
+
+-- call, part, want, min, ttl, horizon -> {units, name, start, end, denied, retry, certain, window, standing...}
+-- denied: 0 no, 1 for so long, 2 for ever; window: the place of the one that denies for the longest.
+function operations.reserve(at)
+  local want, min = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local ttl, horizon = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+
+  -- nil: never
+  local function soonestOfAll()
+    local all, certain, window = now, now, 1
+    for i, w in ipairs(windows) do
+      if min > w.limit then return nil end
+      local a, c = soonest(w, min, ttl)
+      if a > all then all, window = a, i end
+      certain = math.max(certain, c)
+    end
+    return all, certain, window
+  end
+
+  local function stopOf(start)
+    local stop = start + ttl
+    for _, w in ipairs(windows) do stop = math.min(stop, lasts(w, start, stop)) end
+    return stop
+  end
+
+  local function freeFrom(start, stop)
+    local least = want
+    for _, w in ipairs(windows) do least = math.min(least, free(w, start, stop, want)) end
+    return multiple(least, min)
+  end
+
+  local start, stop = now, stopOf(now)
+  local units = freeFrom(start, stop)
+  if units == 0 and ttl > 0 and horizon > 0 then
+    local all = soonestOfAll()
+    if all and all <= now + horizon then
+      start, stop = all, stopOf(all)
+      units = freeFrom(start, stop)
+    end
+  end
+
+  local answer = {0, '', 0, 0, 0, 0, 0, 1}
+  if units > 0 then
+    for _, w in ipairs(windows) do
+      if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
+    end
+    local kind = ttl > 0 and 'l' or 'c'
+    local name = table.concat({kind, ARGV[at], ARGV[at + 1], mint(), fmt(units)}, ':')
+    for i, w in ipairs(windows) do
+      if not charge(w, name, stop, units) then -- it is there already: whose it is, nobody knows
+        for j = 1, i - 1 do uncharge(windows[j], name, stop, units) end
+        return redis.error_reply('TWICE the key holds a charge of this name')
+      end
+    end
+    answer[1], answer[2], answer[3], answer[4] = units, name, start - now, stop - now
+  end
+  if want - units >= min then
+    local all, certain, window = soonestOfAll()
+    if all then
+      answer[5], answer[6], answer[7], answer[8] = 1, all - now, certain - now, window
+    else
+      answer[5] = 2
+    end
+  end
+  saveAll()
+  return standing(answer)
+end
+
+-- name of the grant, the same as a settled charge's begins, units, units that keep their score, (age, units)...
+function operations.settle(at)
+  local units, kept = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  for _, w in ipairs(windows) do settle(w, ARGV[at], ARGV[at + 1], units, kept, at + 4) end
+  saveAll()
+  return 0
+end
+
+-- pattern of the grants' names
+function operations.cancel(at)
+  for _, w in ipairs(windows) do cancel(w, ARGV[at]) end
+  saveAll()
+  return 0
+end
+
+-- call, units, (age, units)...
+function operations.record(at)
+  local units = tonumber(ARGV[at + 1])
+  for _, w in ipairs(windows) do
+    if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
+  end
+  local name = table.concat({'r', ARGV[at], '', mint()}, ':')
+  for _, w in ipairs(windows) do record(w, name, at + 2) end
+  saveAll()
+  return 0
+end
+
+-- -> {standing...}
+function operations.peek()
+  saveAll()
+  return standing({})
+end
+
+function operations.reset()
+  for _, w in ipairs(windows) do reset(w) end
+  saveAll()
+  return 0
+end
+
+return operations[ARGV[1]](3 + 2 * count)

@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"time"
+
+	"sluice/shared/limit"
+	"sluice/testharness/oracle"
+)
+
+// expected is what the suite expects of one algorithm. Whatever is not here is expected of all.
+type expected struct {
+	algorithm limit.Algorithm
+	// scenarios have the algorithm's answers.
+	scenarios []scenario
+	// oracle gives the limiter that says for each operation what the store must say.
+	oracle func(rates ...oracle.Rate) limiter
+	// over says that a window may hold more than the limit.
+	over bool
+	// late gives how much later a unit may come back than a window after its score.
+	late func(window time.Duration) time.Duration
+	// entries says that each charge is an entry of its own.
+	entries bool
+}
+
+// limiter is an oracle. Instants are since 1970.
+type limiter interface {
+	Reserve(now time.Duration, call string, want, least int64, ttl, horizon time.Duration) oracle.Grant
+	Settle(number int, uses []oracle.Use, unused int64)
+	Cancel(call string)
+	Record(uses []oracle.Use)
+	Reset()
+	States(now time.Duration) []oracle.State
+	Least(now time.Duration) oracle.State
+}
+
+func algorithms() []expected {
+	return []expected{
+		{
+			algorithm: limit.SlidingLog,
+			scenarios: scenarios(),
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.New(rates...) },
+			late:      func(time.Duration) time.Duration { return 0 },
+			entries:   true,
+		},
+	}
+}
