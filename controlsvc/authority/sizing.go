@@ -13,18 +13,23 @@ import (
 // How leases are sized. No choice here can break the guarantee, which the store keeps; they trade calls against units that
 // lie idle in somebody's hands. Tuned with testharness/sim.
 const (
-	// A lease lasts from W/shortTTL, where little is free, to W/longTTL, where all is; and within [minTTL, maxTTL].
-	shortTTL = 20
+	// A lease lasts from W/shortTTL, where little is free, to W/longTTL, where all is; and within [minTTL, maxTTL]. Where
+	// little is free a worker spends it in about half of that: units that are left over at its end lay idle for all of it.
+	shortTTL = 5
 	longTTL  = 2
 	minTTL   = 20 * time.Millisecond
 	maxTTL   = 5 * time.Second
 	// minScheduledTTL is two of the workers' ticks: a lease that starts later has to be noticed.
 	minScheduledTTL = 40 * time.Millisecond
 	// A lease may start so far ahead: W/horizonShare, at most maxHorizon.
-	horizonShare = 8
+	horizonShare = 2
 	maxHorizon   = 5 * time.Second
-	// A batch is L/batchShare, divided by the active workers: of so many units each lease that starts later is made.
-	batchShare = 20
+	// A batch is a request's cost and L/batchShare divided by the active workers, for two requests at least: of so many
+	// units each lease that starts later is made. A larger one saves calls and lies idle for longer, for a worker spends it
+	// no faster than it is asked.
+	batchShare = 30
+	// leastShare: a limit of fewer requests a worker is charged strictly where little is free; leases would lie idle.
+	leastShare = 20
 	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
@@ -99,9 +104,9 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
 		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
 	}
-	batch := min(rate.Units/(batchShare*workers), paused+ahead)
+	batch := min(max(cost+rate.Units/(batchShare*workers), 2*cost), paused+ahead)
 	batch -= batch % cost
-	if batch <= cost {
+	if batch <= cost || rate.Units/workers < leastShare*cost {
 		return strict
 	}
 	want := min(max(batch, free/(2*workers)), paused+ahead)

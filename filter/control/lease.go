@@ -15,7 +15,7 @@ const (
 	maxAhead = 64
 	// aheadParts is how many leases are asked for at once where each starts when its units become free: several small ones
 	// start sooner, one after the other, than one that holds as much.
-	aheadParts = 3
+	aheadParts = 2
 )
 
 // leases says whether the key's units may be leased.

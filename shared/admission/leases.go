@@ -150,11 +150,15 @@ func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
 	return k.Expected(now)
 }
 
-// Expected gives how many units the worker expects to spend within the life of the next lease.
+// Expected gives how many units the worker expects to spend within the life of the next lease; within half of it where
+// units are scarce, so that hardly any are left over at its end.
 func (k *Key) Expected(now instant.Instant) int64 {
 	ttl := k.ttl
-	if ttl == 0 {
+	switch {
+	case ttl == 0:
 		ttl = k.limit.Rates[0].Window / 20
+	case k.scarce:
+		ttl /= 2
 	}
 	return k.demand.over(now, ttl)
 }
