@@ -1,7 +1,7 @@
 // Package plugin turns the proxy's callbacks into decisions: a request's headers into the limits that bind it, those into
 // a verdict, and the verdict into what the proxy is to do.
 //
-//	RequestHeaders → policy.Bind → admission.Step → Proceed | Respond
+//	RequestHeaders → Binder.Bind → admission.Step → Proceed | Respond
 //	                                              → control.Ask, Pause → Decided → Continue | Respond
 package plugin
 
@@ -27,6 +27,8 @@ type Plugin struct {
 	config config
 	client *control.Client
 	keys   keys
+	// binder is made of the policy in force.
+	binder *policy.Binder
 	meters meters
 	busy   bool // has seen a request
 	latest *latest
@@ -117,6 +119,7 @@ func (p *Plugin) Stop() bool {
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
 func (p *Plugin) PolicyArrived(next *policy.Policy) {
 	*p.latest = latest{p.config.Cluster, next}
+	p.binder = policy.NewBinder(next)
 	p.keys.setPolicy(next)
 }
 
@@ -133,7 +136,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		p.meters.noPolicy++
 		return host.Proceed
 	}
-	p.bounds = inForce.Bind(p.view, p.bounds[:0])
+	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
 		return host.Proceed

@@ -20,9 +20,21 @@ type Bound struct {
 	Key string
 }
 
+// Binder says which limits of a policy a request is under. It is read-only once made: many requests share it.
+type Binder struct {
+	policy *Policy
+}
+
+// NewBinder makes what a policy is bound by, once for the policy, which has passed Validate.
+func NewBinder(p *Policy) *Binder { return &Binder{policy: p} }
+
+// Policy gives what it was made of.
+func (c *Binder) Policy() *Policy { return c.policy }
+
 // Bind appends the limits that a request is under to dst, in the policy's order. Every identity is read at most once, and
 // only if a limit that matches needs it.
-func (p *Policy) Bind(r Request, dst []Bound) []Bound {
+func (c *Binder) Bind(r Request, dst []Bound) []Bound {
+	p := c.policy
 	b := binding{policy: p, request: r}
 	if more := len(p.Identities) - len(b.first); more > 0 {
 		b.others = make([]value, more)

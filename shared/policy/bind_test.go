@@ -73,7 +73,7 @@ func TestMatch(t *testing.T) {
 			r[":path"] = c.path
 		}
 		p := &Policy{Limits: []Limit{{Match: c.match}}}
-		if got := len(p.Bind(r, nil)) == 1; got != c.want {
+		if got := len(NewBinder(p).Bind(r, nil)) == 1; got != c.want {
 			t.Errorf("%+v, %q %q: got %v", c.match, c.method, c.path, got)
 		}
 	}
@@ -127,7 +127,7 @@ func TestBind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := []Bound{{Limit: 99}}
-			got := shop().Bind(c.r, before)
+			got := NewBinder(shop()).Bind(c.r, before)
 			if diff := cmp.Diff(append(before, c.want...), got); diff != "" {
 				t.Fatalf("(-want +got):\n%s", diff)
 			}
@@ -155,14 +155,14 @@ func TestEverythingIsReadAtMostOnce(t *testing.T) {
 	p := shop()
 	p.Limits = append(p.Limits, p.Limits...)
 	r := counted{request{":method": "POST", ":path": "/v1/reports", "source address": "192.0.2.1:1"}, map[string]int{}}
-	p.Bind(r, nil)
+	NewBinder(p).Bind(r, nil)
 	want := map[string]int{":method": 1, ":path": 1, "x-tenant-id": 1, "source address": 1}
 	if diff := cmp.Diff(want, r.reads); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 	r = counted{request{":method": "GET"}, map[string]int{}}
 	p.Limits = p.Limits[1:2]
-	p.Bind(r, nil)
+	NewBinder(p).Bind(r, nil)
 	if diff := cmp.Diff(map[string]int{":method": 1}, r.reads); diff != "" {
 		t.Fatalf("a limit that does not match reads more than it needs (-want +got):\n%s", diff)
 	}
@@ -176,7 +176,7 @@ func TestBindWithEveryIdentity(t *testing.T) {
 		p.Limits = append(p.Limits, Limit{Key: []uint32{uint32(i)}})
 		r[name] = name
 	}
-	for i, b := range p.Bind(r, nil) {
+	for i, b := range NewBinder(p).Bind(r, nil) {
 		if want := (Bound{i, "h" + strconv.Itoa(i)}); b != want {
 			t.Fatalf("got %v, want %v", b, want)
 		}
@@ -184,7 +184,7 @@ func TestBindWithEveryIdentity(t *testing.T) {
 }
 
 func TestBindAllocatesOnlyWhatItMakes(t *testing.T) {
-	p, room := shop(), make([]Bound, 0, 8)
+	p, room := NewBinder(shop()), make([]Bound, 0, 8)
 	for name, c := range map[string]struct {
 		r    Request
 		most float64
@@ -210,7 +210,7 @@ func (r plain) Property(...string) (string, bool) {
 }
 
 func BenchmarkBind(b *testing.B) {
-	p, room := shop(), make([]Bound, 0, 8)
+	p, room := NewBinder(shop()), make([]Bound, 0, 8)
 	for _, c := range []struct {
 		name string
 		r    request

@@ -83,7 +83,7 @@ func keyOf(t failer, values []string) string {
 		p.Limits[0].Key = append(p.Limits[0].Key, uint32(i))
 		r[header] = value
 	}
-	bound := p.Bind(r, nil)
+	bound := NewBinder(p).Bind(r, nil)
 	if len(bound) != 1 {
 		t.Fatalf("%q is not bound", values)
 	}
