@@ -95,9 +95,10 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener net.Listener) error {
 	stopped, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer release()
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	changed := make(chan struct{}, 1)
 
 	attended, cancel := context.WithCancel(stopped)
 	defer cancel()
@@ -112,11 +113,24 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 		failures <- err
 	})
 	all.Go(func() { s.readiness.attend(attended, p.After, s.rpc.SetServing) })
+	all.Go(func() {
+		err := policyfile.Watch(attended, s.options.policy, p.After, func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a change that has not been read yet stands for this one too
+			}
+		})
+		if err != nil {
+			s.logger.Warn("changes of the policy file go unnoticed; send SIGHUP after each", "why", err.Error())
+		}
+	})
 
 	var err error
 	for waiting := true; waiting; {
 		select {
-		case <-reload:
+		case <-hangup:
+			s.reload()
+		case <-changed:
 			s.reload()
 		case <-stopped.Done():
 			waiting = false
@@ -156,11 +170,17 @@ func (s *serving) stop(ctx context.Context) error {
 // reload puts what the policy file says now in force; a file that is invalid changes nothing.
 func (s *serving) reload() {
 	loaded, err := policyfile.Load(s.options.policy)
-	if err != nil {
+	switch {
+	case err != nil:
+		s.metrics.Reloaded(telemetry.ReloadInvalid)
 		s.logger.Error("the policy stays as it was, for the file is invalid", "file", s.options.policy, "why", err.Error())
-		return
+	case loaded.Version == s.authority.Policy().Version:
+		s.metrics.Reloaded(telemetry.ReloadUnchanged)
+		s.logger.Info("the policy is as it was", "version", loaded.Version)
+	default:
+		s.authority.SetPolicy(loaded)
+		s.metrics.Policy(loaded)
+		s.metrics.Reloaded(telemetry.ReloadApplied)
+		s.logger.Info("policy in force", "version", loaded.Version, "limits", len(loaded.Limits))
 	}
-	s.authority.SetPolicy(loaded)
-	s.metrics.Policy(loaded)
-	s.logger.Info("policy in force", "version", loaded.Version, "limits", len(loaded.Limits))
 }

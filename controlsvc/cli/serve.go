@@ -30,8 +30,9 @@ func newServe(p Process) *cobra.Command {
 		Use:   "serve --policy FILE",
 		Short: "Run the control service",
 		Long: "Serve answers the filters over gRPC, out of a store that holds every key's window, until it is told to stop by SIGTERM\n" +
-			"or SIGINT; a second one stops it at once. SIGHUP reads the policy file again. On the HTTP address are /metrics,\n" +
-			"/healthz (the process lives) and /readyz (it can answer: it has a policy, and its store answers in time).",
+			"or SIGINT; a second one stops it at once. The policy file is read again when it changes, and at a SIGHUP; one that is\n" +
+			"invalid changes nothing. On the HTTP address are /metrics, /healthz (the process lives) and /readyz (it can answer:\n" +
+			"it has a policy, and its store answers in time).",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			level, err := o.check()

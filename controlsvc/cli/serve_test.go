@@ -345,7 +345,6 @@ func TestReload(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		tell(t, service, syscall.SIGHUP)
 	}
 	rewrite("limits: [")
 	eventually(t, func() error {
@@ -357,6 +356,9 @@ func TestReload(t *testing.T) {
 	if version() != first {
 		t.Error("an invalid policy changed the one in force")
 	}
+	if n, err := service.Metric(t.Context(), "sluice_policy_last_reload_successful"); err != nil || n != 0 {
+		t.Errorf("with an invalid file the last reload is told as %v, %v; want 0", n, err)
+	}
 	rewrite(strings.Replace(goodPolicy, "5/100s", "6/100s", 1))
 	eventually(t, func() error {
 		if version() == first {
@@ -367,6 +369,14 @@ func TestReload(t *testing.T) {
 	if got := w.ask(t, "slow", 7); got.GetUnits() != 6 {
 		t.Errorf("under the new policy: %v; want 6 units", got)
 	}
+	// A signal asks for the same, where nobody tells of changes.
+	tell(t, service, syscall.SIGHUP)
+	eventually(t, func() error {
+		if !strings.Contains(service.Output(), "the policy is as it was") {
+			return fmt.Errorf("a SIGHUP is not answered; it printed:\n%s", service.Output())
+		}
+		return nil
+	})
 }
 
 // stuckCall makes a call that the service does not answer for long, and returns when it is under way.

@@ -15,12 +15,8 @@ import (
 	"sluice/shared/policy"
 )
 
-// maxLimitLabels bounds the limits whose decisions are counted by name, over all policies of a process's life; those
-// beyond are counted together, as otherLimits.
-const (
-	maxLimitLabels = policy.MaxLimits
-	otherLimits    = "(other)"
-)
+// otherLimits is what decisions under limits are counted as that the policy in force does not have.
+const otherLimits = "(other)"
 
 // Metrics counts what the service does, in a registry of its own. It is what the authority and the server observe with.
 // No identity of a caller is ever in a label.
@@ -34,6 +30,8 @@ type Metrics struct {
 	panics    prometheus.Counter
 	policy    *prometheus.GaugeVec
 	limits    prometheus.Gauge
+	reloads   *prometheus.CounterVec
+	reloaded  prometheus.Gauge
 	store     *prometheus.HistogramVec
 	storeErrs *prometheus.CounterVec
 
@@ -68,6 +66,12 @@ func NewMetrics() *Metrics {
 		limits: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_policy_limits", Help: "Limits in the policy that is in force.",
 		}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_policy_reloads_total", Help: "Readings of the policy file after the first, by result: applied, unchanged, invalid.",
+		}, []string{"result"}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_policy_last_reload_successful", Help: "1 while the policy in force is what the file said when it was last read, else 0.",
+		}),
 		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_store_seconds", Help: "How long a call of the store took, by operation, failed ones included.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
@@ -78,10 +82,14 @@ func NewMetrics() *Metrics {
 		labels: make(map[string]decided),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.decisions, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.store, m.storeErrs,
+		m.syncs, m.decisions, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())
+	for _, result := range []ReloadResult{ReloadApplied, ReloadUnchanged, ReloadInvalid} {
+		m.reloads.WithLabelValues(string(result))
+	}
+	m.reloaded.Set(1)
 	return m
 }
 
@@ -100,13 +108,48 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// Policy says which policy is in force.
+// ReloadResult is what came of reading the policy file again.
+type ReloadResult string
+
+// The results of a reload.
+const (
+	ReloadApplied   ReloadResult = "applied"
+	ReloadUnchanged ReloadResult = "unchanged"
+	ReloadInvalid   ReloadResult = "invalid"
+)
+
+// Reloaded counts readings of the policy file.
+func (m *Metrics) Reloaded(result ReloadResult) {
+	m.reloads.WithLabelValues(string(result)).Inc()
+	ok := 1.
+	if result == ReloadInvalid {
+		ok = 0
+	}
+	m.reloaded.Set(ok)
+}
+
+// Policy says which policy is in force. Its limits have series of their own; those of limits that are gone go too, so that
+// a process's life of changes does not add up.
 func (m *Metrics) Policy(p *policy.Policy) {
 	m.policy.Reset()
 	m.policy.WithLabelValues(p.Domain, p.Version).Set(1)
 	m.limits.Set(float64(len(p.Limits)))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.labels
+	m.labels = make(map[string]decided, len(p.Limits))
 	for i := range p.Limits {
-		m.limit(p.Limits[i].Name) // a limit that nobody has met yet counts 0, not nothing
+		name := p.Limits[i].Name
+		d, known := before[name]
+		if !known {
+			d = m.series(name) // a limit that nobody has met yet counts 0, not nothing
+		}
+		m.labels[name] = d
+	}
+	for name := range before {
+		if _, stays := m.labels[name]; !stays {
+			m.decisions.DeletePartialMatch(prometheus.Labels{"limit": name})
+		}
 	}
 }
 
@@ -118,31 +161,23 @@ func (m *Metrics) Decided(limit string, admitted, denied, unanswered int64) {
 	d.unanswered.Add(float64(unanswered))
 }
 
+// limit gives the counters of a limit. One that the policy in force does not have, for a call that began under another, is
+// counted with others.
 func (m *Metrics) limit(name string) decided {
 	m.mu.RLock()
-	d, found := m.labels[name]
-	m.mu.RUnlock()
-	if found {
+	defer m.mu.RUnlock()
+	if d, found := m.labels[name]; found {
 		return d
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if d, found = m.labels[name]; found {
-		return d
-	}
-	label := name
-	if len(m.labels) >= maxLimitLabels {
-		label = otherLimits
-	}
-	d = decided{
+	return m.series(otherLimits)
+}
+
+func (m *Metrics) series(label string) decided {
+	return decided{
 		admitted:   m.decisions.WithLabelValues(label, "admitted", "store"),
 		denied:     m.decisions.WithLabelValues(label, "denied", "store"),
 		unanswered: m.decisions.WithLabelValues(label, "unanswered", "store"),
 	}
-	if label == name {
-		m.labels[name] = d
-	}
-	return d
 }
 
 // RolledBack counts grants that were taken back because another limit of the same requests denied.

@@ -71,17 +71,36 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// However many limits policies bring in a process's life, the metrics stay bounded.
-func TestLimitsBeyondTheBoundAreCountedTogether(t *testing.T) {
+// However many limits policies bring in a process's life, those of the policy in force have series, and no other.
+func TestARemovedLimitLeavesNothingBehind(t *testing.T) {
 	m := telemetry.NewMetrics()
-	for i := range policy.MaxLimits + 10 {
-		m.Decided("limit-"+strconv.Itoa(i), 1, 0, 0)
+	for i := range 50 {
+		name := "limit-" + strconv.Itoa(i)
+		m.Policy(&policy.Policy{Version: name, Domain: "shop", Limits: []policy.Limit{{Name: "stays"}, {Name: name}}})
+		m.Decided("stays", 1, 0, 0)
+		m.Decided(name, 1, 0, 0)
 	}
+	m.Decided("limit-7", 3, 0, 0) // by a call that began under that policy
 	text := scrape(t, m)
-	contain(t, text, `sluice_decisions_total{limit="(other)",result="admitted",source="store"} 10`)
-	if n := strings.Count(text, `result="admitted"`); n != policy.MaxLimits+1 {
-		t.Errorf("%d limits are told apart; want %d and the others", n, policy.MaxLimits)
+	contain(t, text,
+		`sluice_decisions_total{limit="stays",result="admitted",source="store"} 50`,
+		`sluice_decisions_total{limit="limit-49",result="admitted",source="store"} 1`,
+		`sluice_decisions_total{limit="(other)",result="admitted",source="store"} 3`,
+	)
+	if n := strings.Count(text, `result="admitted"`); n != 3 {
+		t.Errorf("%d limits have series; want 3:\n%s", n, text)
 	}
+}
+
+func TestReloads(t *testing.T) {
+	m := telemetry.NewMetrics()
+	contain(t, scrape(t, m), `sluice_policy_last_reload_successful 1`, `sluice_policy_reloads_total{result="invalid"} 0`)
+	m.Reloaded(telemetry.ReloadApplied)
+	m.Reloaded(telemetry.ReloadInvalid)
+	contain(t, scrape(t, m), `sluice_policy_last_reload_successful 0`, `sluice_policy_reloads_total{result="applied"} 1`,
+		`sluice_policy_reloads_total{result="invalid"} 1`)
+	m.Reloaded(telemetry.ReloadUnchanged)
+	contain(t, scrape(t, m), `sluice_policy_last_reload_successful 1`, `sluice_policy_reloads_total{result="unchanged"} 1`)
 }
 
 // slow is a store of which every operation takes 3 ms and fails.
