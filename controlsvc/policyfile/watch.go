@@ -54,8 +54,8 @@ func Watch(ctx context.Context, path string, after func(time.Duration) <-chan ti
 			if settled == nil && ours && event.Op != fsnotify.Chmod {
 				settled = after(settle)
 			}
-		case <-watcher.Errors: // what happened meanwhile is lost: the file may have changed
-			if settled == nil {
+		case _, open := <-watcher.Errors: // what happened meanwhile is lost: the file may have changed
+			if open && settled == nil {
 				settled = after(settle)
 			}
 		case <-settled:
