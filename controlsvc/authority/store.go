@@ -31,7 +31,8 @@ type Reserve struct {
 	Call, Part string
 	// Want ≥ Min ≥ 1. What is granted is 0 or a whole multiple of Min, at most Want.
 	Want, Min int64
-	// TTL is how long the lease may be spent: end = start + TTL. 0: a strict charge.
+	// TTL is how long the lease may be spent: end = start + TTL, or sooner where the algorithm says so. 0: a strict charge;
+	// where a lease that starts now would be too short to be of use it is one too.
 	TTL time.Duration
 	// Horizon, with a TTL: how far ahead a lease may start where nothing is free now. 0: now or not at all.
 	Horizon time.Duration

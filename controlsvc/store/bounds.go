@@ -127,9 +127,29 @@ func CheckKey(k authority.Key) error {
 			return fmt.Errorf("rate of %d units in %v: expected 0 to %d, in %v to %v of whole microseconds",
 				r.Units, r.Window, int64(limit.MaxUnits), limit.MinWindow, limit.MaxWindow)
 		}
+		if err := checkBurst(k.Algorithm, r); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+// checkBurst says what is wrong with a rate's burst, if anything. A bucket is full again within the longest window.
+func checkBurst(algorithm limit.Algorithm, r limit.Rate) error {
+	switch {
+	case r.Burst == 0:
+		return nil
+	case algorithm != limit.TokenBucket:
+		return fmt.Errorf("burst of %d: %v has none", r.Burst, algorithm)
+	case r.Burst < 0 || r.Burst > limit.MaxUnits || float64(r.Burst)*float64(r.Window) > float64(r.Units)*float64(limit.MaxWindow):
+		return fmt.Errorf("burst of %d at %v: expected 0 to %d, and at most what flows in within %v", r.Burst, r, int64(limit.MaxUnits), limit.MaxWindow)
+	}
+	return nil
+}
+
+// Shortest is the least that a lease lasts, unless it was asked for less: a shorter one would be over before its answer is
+// there. Where an algorithm has it end sooner it is a strict charge, or not granted at all where it would start later.
+const Shortest = 20 * time.Millisecond
 
 // CheckCall says what is wrong with a call's id, if anything.
 func CheckCall(call string) error {

@@ -48,7 +48,7 @@ func States(rates, windows []limit.Rate, standings []Standing) []authority.State
 }
 
 func state(r limit.Rate, s Standing) authority.State {
-	return authority.State{Rate: r, Remaining: max(0, r.Units-s.Used), Reset: s.Reset}
+	return authority.State{Rate: r, Remaining: max(0, r.Most()-s.Used), Reset: s.Reset}
 }
 
 // Least gives the state of the rate with the smallest remaining share of its units, the earlier where two are equal.
@@ -62,13 +62,13 @@ func Least(rates, windows []limit.Rate, standings []Standing) authority.State {
 	return least
 }
 
-// lessShare compares a.Remaining ÷ a.Rate.Units with b's, without rounding; nothing of nothing is a share of 0.
+// lessShare compares a.Remaining ÷ a.Rate.Most() with b's, without rounding; nothing of nothing is a share of 0.
 func lessShare(a, b authority.State) bool {
 	if a.Remaining == 0 || b.Remaining == 0 {
 		return a.Remaining == 0 && b.Remaining > 0
 	}
-	aHigh, aLow := bits.Mul64(uint64(a.Remaining), uint64(b.Rate.Units))
-	bHigh, bLow := bits.Mul64(uint64(b.Remaining), uint64(a.Rate.Units))
+	aHigh, aLow := bits.Mul64(uint64(a.Remaining), uint64(b.Rate.Most()))
+	bHigh, bLow := bits.Mul64(uint64(b.Remaining), uint64(a.Rate.Most()))
 	return aHigh < bHigh || aHigh == bHigh && aLow < bLow
 }
 

@@ -23,6 +23,16 @@ const (
 type Rate struct {
 	Units  int64
 	Window time.Duration
+	// Burst is what a token bucket holds, 0 to MaxUnits; 0: Units. Of the other algorithms none has it.
+	Burst int64
+}
+
+// Most is what can be had at once: the units, or a token bucket's burst.
+func (r Rate) Most() int64 {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return r.Units
 }
 
 // String gives the rate as a policy writes it: "100/s", "100/24h", "120/60s".

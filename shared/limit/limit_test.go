@@ -35,7 +35,7 @@ func TestParseRate(t *testing.T) {
 		{" 10 / 2s\t", 10, 2 * time.Second, "10/2s"},
 	} {
 		got, err := ParseRate(c.text)
-		if want := (Rate{c.units, c.window}); err != nil || got != want {
+		if want := (Rate{Units: c.units, Window: c.window}); err != nil || got != want {
 			t.Errorf("%q: got %v, %v", c.text, got, err)
 		}
 		if got.String() != c.as {

@@ -12,6 +12,9 @@ import (
 // count is what one algorithm remembers of one key: every window that was ever asked about and has not emptied since.
 // Rates are those that store.Windows gives.
 type count interface {
+	// clock gives what counts as now when the clock reads so: that, or later where it has stepped back and an algorithm has
+	// forgotten what was.
+	clock(read instant.Instant) instant.Instant
 	// windows gives how the key stands within each rate's window, in their order, without what has left it. They
 	// show what is granted after the call too.
 	windows(rates []limit.Rate, now instant.Instant) []window
@@ -33,11 +36,11 @@ type count interface {
 type window interface {
 	// free gives how many units may be granted from start, which is not before now, until end. It may be negative.
 	free(r limit.Rate, start, end instant.Instant) int64
-	// soonest gives the first instant from now on at which so many units, at most the rate's, may be granted for ttl, if
+	// soonest gives the first instant from now on at which so many units, at most the rate's Most, may be granted for ttl, if
 	// nothing more is charged; and the first at which that is so if every lease comes back.
 	soonest(r limit.Rate, units int64, ttl time.Duration, now instant.Instant) (all, certain instant.Instant)
-	// lasts gives until when a grant from start until end may be spent.
-	lasts(start, end instant.Instant) instant.Instant
+	// lasts gives until when a grant of so many units from start until end may be spent.
+	lasts(r limit.Rate, units int64, start, end instant.Instant) instant.Instant
 	// standing tells how full it is.
 	standing(r limit.Rate, now instant.Instant) store.Standing
 }

@@ -45,7 +45,7 @@ func (k *key) reserve(r authority.Reserve, now instant.Instant) authority.Reserv
 	var out authority.Reserved
 	if units > 0 {
 		g := store.Grant{Kind: store.Strict, Call: r.Call, Part: r.Part, Units: units}
-		if r.TTL > 0 {
+		if end > now {
 			g.Kind = store.Lease
 		}
 		// Two grants may fall into one microsecond, and a clock may step back; a name is never given twice all the same.
@@ -77,20 +77,28 @@ type request struct {
 	now         instant.Instant
 }
 
-// free gives how many units all rates have for a grant from start, and when it ends.
+// free gives how many units all rates have for a grant from start, and when it ends. A lease that is too short is a strict
+// charge, or nothing.
 func (r *request) free(start instant.Instant) (units int64, end instant.Instant) {
 	end = start.Add(r.ttl)
-	for _, w := range r.windows {
-		end = w.lasts(start, end)
-	}
 	units = r.want
 	for i, w := range r.windows {
 		units = min(units, w.free(r.rates[i], start, end))
 	}
 	if units < r.least {
-		return 0, end
+		return 0, start
 	}
-	return units - units%r.least, end
+	units -= units % r.least
+	for i, w := range r.windows {
+		end = w.lasts(r.rates[i], units, start, end)
+	}
+	switch {
+	case end.Sub(start) >= min(r.ttl, store.Shortest):
+		return units, end
+	case start == r.now:
+		return units, start
+	}
+	return 0, start
 }
 
 // frees is when units will be free in all rates.
@@ -104,7 +112,7 @@ type frees struct {
 // soonest gives when the least units are free; never, where a rate does not hold so many.
 func (r *request) soonest() (at frees, never bool) {
 	for i, rate := range r.rates {
-		if r.least > rate.Units {
+		if r.least > rate.Most() {
 			return frees{}, true
 		}
 		all, certain := r.windows[i].soonest(rate, r.least, r.ttl, r.now)

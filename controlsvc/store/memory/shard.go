@@ -46,6 +46,7 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 		heap.Push(&shard.expiring, k)
 	}
 	shard.linkNewest(k)
+	now = k.count.clock(now)
 	operation(k, now)
 	k.expires = k.count.emptyAt(now)
 	if k.expires <= now {

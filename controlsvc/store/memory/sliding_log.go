@@ -54,7 +54,7 @@ func (w *logWindow) soonest(r limit.Rate, units int64, _ time.Duration, now inst
 }
 
 // lasts implements window.
-func (*logWindow) lasts(_, end instant.Instant) instant.Instant { return end }
+func (*logWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant) instant.Instant { return end }
 
 // standing implements window.
 func (w *logWindow) standing(_ limit.Rate, now instant.Instant) store.Standing {
@@ -67,6 +67,9 @@ func (w *logWindow) emptyAt(now instant.Instant) instant.Instant {
 	}
 	return latest(w.charges).Add(w.length)
 }
+
+// clock implements count.
+func (*slidingLog) clock(read instant.Instant) instant.Instant { return read }
 
 // windows implements count.
 func (l *slidingLog) windows(rates []limit.Rate, now instant.Instant) []window {

@@ -3,8 +3,8 @@
 -- A script is this file, then the algorithm's, then operations.lua.
 --
 -- KEYS  for each window as many as the algorithm has
--- ARGV  the operation, how many windows there are, for each its length and the units of its rate, and what the operation
---       takes: see operations.lua.
+-- ARGV  the operation, how many windows there are, for each its length, the units of its rate and the most of them that
+--       can be had at once, and what the operation takes: see operations.lua.
 --
 -- Instants are microseconds since 1970 and durations microseconds: whole numbers below 2^53, which a Lua number and a score
 -- hold exactly. Lua would print one as 1.7637192001235e+15, so fmt prints every number that goes to Redis.
@@ -15,6 +15,7 @@
 local MARGIN = 10000000      -- how long a key outlives its last charge: clocks and replicas need not agree to the microsecond
 local MAX_CHARGES = 1048576  -- in one window
 local MAX_HELD = 4503599627370496
+local SHORTEST = 20000       -- that a lease lasts: a shorter one would be over before its answer is there
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -34,7 +35,7 @@ local function keep(key, life)
   if redis.call('PTTL', key) < millis then redis.call('PEXPIRE', key, fmt(millis)) end
 end
 
--- What an algorithm defines. A window w has its length, its limit and its keys; the others of its fields are the algorithm's
+-- What an algorithm defines. A window w has its length, its limit, most and its keys; the others of its fields are the algorithm's
 -- but for minted, the last grant's, and changed, which has save called in the end.
 --
 -- load(w)                      reads where the window stands, without what has left it
@@ -42,10 +43,10 @@ end
 -- emptyIn(w)                   how long until nothing is inside, if nothing more is charged
 -- free(w, start, stop, wanted) the units that may be granted from start, not before now, until stop; more than wanted
 --                              need not be counted
--- soonest(w, units, ttl)       the first instant from now on at which so many, at most the limit, may be granted for ttl,
+-- soonest(w, units, ttl)       the first instant from now on at which so many, at most w.most, may be granted for ttl,
 --                              if nothing more is charged; and the first at which that is so if all leases come back,
 --                              at most the former
--- lasts(w, start, stop)        until when a grant from start until stop may be spent
+-- lasts(w, start, stop, units) until when a grant of units from start until stop may be spent
 -- full(w, units)               whether that many more would be too many to count
 -- charge(w, name, score, units)     a grant that may be spent until score; false where the window has one of that name
 -- uncharge(w, name, score, units)   takes back what was charged just now

@@ -4,7 +4,9 @@ local count = tonumber(ARGV[2])
 local perWindow = #KEYS / count
 local windows = {}
 for i = 1, count do
-  local w = {length = tonumber(ARGV[1 + 2 * i]), limit = tonumber(ARGV[2 + 2 * i]), keys = {}, changed = false}
+  local w = {
+    length = tonumber(ARGV[3 * i]), limit = tonumber(ARGV[3 * i + 1]), most = tonumber(ARGV[3 * i + 2]), keys = {}, changed = false,
+  }
   for j = 1, perWindow do w.keys[j] = KEYS[(i - 1) * perWindow + j] end
   load(w)
   windows[i] = w
@@ -45,7 +47,7 @@ function operations.reserve(at)
   local function soonestOfAll()
     local all, certain, window = now, now, 1
     for i, w in ipairs(windows) do
-      if min > w.limit then return nil end
+      if min > w.most then return nil end
       local a, c = soonest(w, min, ttl)
       if a > all then all, window = a, i end
       certain = math.max(certain, c)
@@ -53,25 +55,22 @@ function operations.reserve(at)
     return all, certain, window
   end
 
-  local function stopOf(start)
-    local stop = start + ttl
-    for _, w in ipairs(windows) do stop = math.min(stop, lasts(w, start, stop)) end
-    return stop
+  -- The units for a grant from start, and until when. A lease that is too short is a strict charge, or nothing.
+  local function freeFrom(start)
+    local units, stop = want, start + ttl
+    for _, w in ipairs(windows) do units = math.min(units, free(w, start, stop, want)) end
+    units = multiple(units, min)
+    for _, w in ipairs(windows) do stop = math.min(stop, lasts(w, start, stop, units)) end
+    if stop - start >= math.min(ttl, SHORTEST) then return units, stop end
+    return start == now and units or 0, start
   end
 
-  local function freeFrom(start, stop)
-    local least = want
-    for _, w in ipairs(windows) do least = math.min(least, free(w, start, stop, want)) end
-    return multiple(least, min)
-  end
-
-  local start, stop = now, stopOf(now)
-  local units = freeFrom(start, stop)
+  local start, units, stop = now, freeFrom(now)
   if units == 0 and ttl > 0 and horizon > 0 then
     local all = soonestOfAll()
     if all and all <= now + horizon then
-      start, stop = all, stopOf(all)
-      units = freeFrom(start, stop)
+      start = all
+      units, stop = freeFrom(start)
     end
   end
 
@@ -80,7 +79,7 @@ function operations.reserve(at)
     for _, w in ipairs(windows) do
       if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
     end
-    local kind = ttl > 0 and 'l' or 'c'
+    local kind = stop > now and 'l' or 'c'
     local name = table.concat({kind, ARGV[at], ARGV[at + 1], mint(), fmt(units)}, ':')
     for i, w in ipairs(windows) do
       if not charge(w, name, stop, units) then -- it is there already: whose it is, nobody knows
@@ -141,4 +140,4 @@ function operations.reset()
   return 0
 end
 
-return operations[ARGV[1]](3 + 2 * count)
+return operations[ARGV[1]](3 + 3 * count)

@@ -64,7 +64,7 @@ func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate
 		for _, suffix := range algorithm.suffixes {
 			i.keys = append(i.keys, name+suffix)
 		}
-		i.args = append(i.args, micros, w.Units)
+		i.args = append(i.args, micros, w.Units, w.Most())
 	}
 	return i
 }

@@ -14,8 +14,8 @@ type expected struct {
 	scenarios []scenario
 	// oracle gives the limiter that says for each operation what the store must say.
 	oracle func(rates ...oracle.Rate) limiter
-	// over says that a window may hold more than the limit.
-	over bool
+	// most gives how many units may be spent within any interval as long as the rate's window.
+	most func(rate limit.Rate) int64
 	// late gives how much later a unit may come back than a window after its score.
 	late func(window time.Duration) time.Duration
 	// entries says that each charge is an entry of its own.
@@ -39,6 +39,7 @@ func algorithms() []expected {
 			algorithm: limit.SlidingLog,
 			scenarios: scenarios(),
 			oracle:    func(rates ...oracle.Rate) limiter { return oracle.New(rates...) },
+			most:      func(rate limit.Rate) int64 { return rate.Units },
 			late:      func(time.Duration) time.Duration { return 0 },
 			entries:   true,
 		},

@@ -114,11 +114,8 @@ func (w *world) step(t *rapid.T) {
 
 // check is the guarantee.
 func (w *world) check(t *rapid.T) {
-	if w.h.expected.over {
-		return
-	}
 	for _, r := range w.key.Rates {
-		if got := oracle.WorstWindow(w.spent, r.Window); got > r.Units {
+		if got := oracle.WorstWindow(w.spent, r.Window); got > w.h.expected.most(r) {
 			t.Fatalf("%d units were spent within one window of %v", got, r)
 		}
 	}
@@ -166,7 +163,7 @@ func (w *world) reserve(t *rapid.T) {
 	case late:
 		w.given = append(w.given, r.Call)
 	case grant.Units == 0:
-	case r.TTL == 0:
+	case grant.EndIn == 0:
 		// Spent at once: all, or what was asked for in the end, and the rest goes back.
 		back := min(grant.Units-1, rapid.Int64Range(0, 2).Draw(t, "given back"))
 		w.spent = append(w.spent, oracle.Interval{Left: w.now, Answered: w.now, Units: grant.Units - back})
