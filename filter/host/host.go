@@ -39,10 +39,10 @@ type Proxy interface {
 	// SetTick asks for Plugin.Tick every period, about; 0 stops it.
 	SetTick(period time.Duration)
 
-	// RequestHeader reads a header of the request, by its name in lower case; of several fields of that name, their values
-	// joined by commas, and those of cookie by semicolons. False where there is none. Valid only during
-	// Plugin.RequestHeaders; the value is the caller's to keep.
-	RequestHeader(name string) (string, bool)
+	// RequestHeader reads a header of the request, by its name in lower case, and counts the fields of that name; of several,
+	// it gives their values joined by commas, and those of cookie by semicolons. Valid only during Plugin.RequestHeaders; the
+	// value is the caller's to keep.
+	RequestHeader(name string) (value string, fields int)
 	// Property reads an attribute of the proxy's by its path, such as {"source", "address"}; false where there is none.
 	Property(path ...string) (string, bool)
 	// AddResponseHeader adds a field. Valid only during Plugin.ResponseHeaders.

@@ -313,7 +313,7 @@ func TestHostRefusesEverything(t *testing.T) {
 		p.Add(metric, 1)
 		p.Record(metric, 1)
 		p.Add(gauge, 0)
-		if header || property || err == nil || p.Respond(s, 429, nil, "", -1) || p.Continue(s) {
+		if header > 0 || property || err == nil || p.Respond(s, 429, nil, "", -1) || p.Continue(s) {
 			t.Error("something went well")
 		}
 		return Pause

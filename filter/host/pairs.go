@@ -27,21 +27,23 @@ type pairs []byte
 
 var _ fields = pairs(nil)
 
-func (p pairs) find(name string) (string, bool) {
+func (p pairs) find(name string) (string, int) {
 	name, separator := fieldRules(name)
 	value, rest := p.after(p.begin(), name)
 	if value == nil {
-		return "", false
+		return "", 0
 	}
 	more, rest := p.after(rest, name)
 	if more == nil {
-		return string(value), true
+		return string(value), 1
 	}
 	joined := append([]byte(nil), value...)
+	found := 1
 	for ; more != nil; more, rest = p.after(rest, name) {
 		joined = append(append(joined, separator...), more...)
+		found++
 	}
-	return string(joined), true
+	return string(joined), found
 }
 
 // place is where a pair's lengths are, and its name.

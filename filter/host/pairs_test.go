@@ -41,12 +41,12 @@ func TestPairsFindWhatIsWritten(t *testing.T) {
 				}
 			}
 			got, found := p.find(wanted)
-			if found != (len(values) > 0) || got != strings.Join(values, separator) {
-				t.Fatalf("%q in %q is %q, %t; want %q", wanted, headers, got, found, values)
+			if found != len(values) || got != strings.Join(values, separator) {
+				t.Fatalf("%q in %q is %q, %d; want %q", wanted, headers, got, found, values)
 			}
 			sdk, found := sdkFields(untyped(headers)).find(wanted)
-			if found != (len(values) > 0) || sdk != got {
-				t.Fatalf("%q in %q is %q, %t in the SDK's map; want %q", wanted, headers, sdk, found, values)
+			if found != len(values) || sdk != got {
+				t.Fatalf("%q in %q is %q, %d in the SDK's map; want %q", wanted, headers, sdk, found, values)
 			}
 		}
 	})
@@ -71,8 +71,8 @@ func FuzzPairs(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, name := range []string{"a", "b", ""} {
-			if value, found := pairs(slices.Clip(b)).find(name); len(value) > len(b) || !found && value != "" {
-				t.Errorf("%q in %q is %q, %t", name, b, value, found)
+			if value, found := pairs(slices.Clip(b)).find(name); len(value) > len(b) || found == 0 && value != "" {
+				t.Errorf("%q in %q is %q, %d", name, b, value, found)
 			}
 		}
 	})

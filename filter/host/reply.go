@@ -14,14 +14,16 @@ func (p *reply) Header(name string) (string, bool) {
 	if p.headers == 0 {
 		return "", false
 	}
-	return p.root.field(&p.headerFields, callResponseHeaders, name)
+	value, n := p.root.field(&p.headerFields, callResponseHeaders, name)
+	return value, n > 0
 }
 
 func (p *reply) Trailer(name string) (string, bool) {
 	if p.trailers == 0 {
 		return "", false
 	}
-	return p.root.field(&p.trailerFields, callResponseTrailers, name)
+	value, n := p.root.field(&p.trailerFields, callResponseTrailers, name)
+	return value, n > 0
 }
 
 func (p *reply) Body(limit int) ([]byte, bool) {

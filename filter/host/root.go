@@ -79,7 +79,7 @@ func (r *root) SetTick(period time.Duration) { r.check(r.abi.setTickPeriod(milli
 // RequestHeader reads them all at the first question. In Envoy that costs about as much as two questions for one field,
 // each of which has Envoy ask the filter for memory, and only so are several fields of one name seen: of those, a question
 // for one gives the first, also of several cookie fields in HTTP/1.
-func (r *root) RequestHeader(name string) (string, bool) {
+func (r *root) RequestHeader(name string) (string, int) {
 	return r.field(&r.headers, requestHeaders, name)
 }
 
@@ -93,7 +93,7 @@ func (r *root) Property(path ...string) (string, bool) {
 }
 
 // field looks for a field in a header map, which is asked for where it is not there yet.
-func (r *root) field(in *fields, from mapType, name string) (string, bool) {
+func (r *root) field(in *fields, from mapType, name string) (string, int) {
 	if *in == nil {
 		found, st := r.abi.headers(from)
 		if !r.check(st) {

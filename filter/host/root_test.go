@@ -27,7 +27,7 @@ func TestRequestHeader(t *testing.T) {
 			return Proceed
 		}
 		for _, name := range []string{":authority", "host", "x", "y", "cookie", "z", "X"} {
-			if value, ok := plugin.proxy.RequestHeader(name); ok {
+			if value, n := plugin.proxy.RequestHeader(name); n > 0 {
 				found[name] = value
 			}
 		}

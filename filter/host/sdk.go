@@ -240,7 +240,7 @@ func (s *sdk) pairs(headers []Header) [][2]string {
 // sdkFields is a header map as the SDK gives it: strings that share one piece of memory, so that what is found is copied.
 type sdkFields [][2]string
 
-func (f sdkFields) find(name string) (string, bool) {
+func (f sdkFields) find(name string) (string, int) {
 	name, separator := fieldRules(name)
 	first, found := 0, 0
 	for i := range f {
@@ -253,9 +253,9 @@ func (f sdkFields) find(name string) (string, bool) {
 	}
 	switch found {
 	case 0:
-		return "", false
+		return "", 0
 	case 1:
-		return strings.Clone(f[first][1]), true
+		return strings.Clone(f[first][1]), 1
 	}
 	values := make([]string, 0, found)
 	for i := range f {
@@ -263,7 +263,7 @@ func (f sdkFields) find(name string) (string, bool) {
 			values = append(values, f[i][1])
 		}
 	}
-	return strings.Join(values, separator), true
+	return strings.Join(values, separator), found
 }
 
 // statusOf takes back what the SDK makes of a status.

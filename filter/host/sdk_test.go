@@ -106,7 +106,7 @@ func TestSDKRequest(t *testing.T) {
 	found := map[string]string{}
 	e.plugin.onRequest = func(ContextID) Action {
 		for _, name := range []string{":path", "x", "host", "cookie", "none"} {
-			if value, ok := e.plugin.proxy.RequestHeader(name); ok {
+			if value, n := e.plugin.proxy.RequestHeader(name); n > 0 {
 				found[name] = value
 			}
 		}

@@ -39,16 +39,16 @@ func (b *bare) Record(host.Metric, int64)         {}
 
 func (b *bare) Respond(host.ContextID, int, []host.Header, string, int) bool { return true }
 
-func (b *bare) RequestHeader(name string) (string, bool) {
+func (b *bare) RequestHeader(name string) (string, int) {
 	switch name {
 	case "x-tenant-id":
-		return b.tenant, true
+		return b.tenant, 1
 	case ":method":
-		return b.method, true
+		return b.method, 1
 	case ":path":
-		return "/v1/reports/7", true
+		return "/v1/reports/7", 1
 	}
-	return "", false
+	return "", 0
 }
 
 func (b *bare) Call(_ string, headers []host.Header, body []byte, _ time.Duration) (host.CallID, error) {

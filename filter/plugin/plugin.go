@@ -295,5 +295,5 @@ func (p *Plugin) dropStream(id host.ContextID) {
 // view shows a request to the policy.
 type view struct{ proxy host.Proxy }
 
-func (v *view) Header(name string) (string, bool)      { return v.proxy.RequestHeader(name) }
+func (v *view) Header(name string) (string, int)       { return v.proxy.RequestHeader(name) }
 func (v *view) Property(path ...string) (string, bool) { return v.proxy.Property(path...) }

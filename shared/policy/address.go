@@ -17,7 +17,7 @@ var sourceAddress = []string{"source", "address"}
 // leave the choice of a key, or of none, to the client.
 func clientAddress(r Request, hops uint32) (string, bool) {
 	if hops > 0 {
-		if forwarded, ok := r.Header("x-forwarded-for"); ok {
+		if forwarded, fields := r.Header("x-forwarded-for"); fields > 0 {
 			if address, ok := canonicalAddress(entryFromRight(forwarded, hops)); ok {
 				return address, true
 			}

@@ -4,9 +4,9 @@ import "strings"
 
 // Request is what a policy reads of a request.
 type Request interface {
-	// Header reads a header by its name in lower case; ":method", ":path" and ":authority" are headers. Of several fields
-	// of one name, the values joined by commas. False where there is none.
-	Header(name string) (string, bool)
+	// Header reads a header by its name in lower case, and counts the fields of that name; ":method", ":path" and
+	// ":authority" are headers. Of several fields, it gives the values joined by commas, and those of cookie by semicolons.
+	Header(name string) (value string, fields int)
 	// Property reads an attribute of the proxy's by its path, such as "source", "address"; false where there is none.
 	Property(path ...string) (string, bool)
 }
@@ -74,7 +74,9 @@ type binding struct {
 // readPath reads the path, without its query, once. False where the request has none, as with CONNECT.
 func (b *binding) readPath() bool {
 	if !b.pathRead {
-		b.path, b.hasPath = b.request.Header(":path")
+		var fields int
+		b.path, fields = b.request.Header(":path")
+		b.hasPath = fields > 0
 		if end := strings.IndexAny(b.path, "?#"); end >= 0 {
 			b.path = b.path[:end]
 		}

@@ -14,9 +14,11 @@ import (
 // request is a request as a map: headers by their names, attributes by their path with blanks.
 type request map[string]string
 
-func (r request) Header(name string) (string, bool) {
-	value, ok := r[name]
-	return value, ok
+func (r request) Header(name string) (string, int) {
+	if value, ok := r[name]; ok {
+		return value, 1
+	}
+	return "", 0
 }
 
 func (r request) Property(path ...string) (string, bool) {
@@ -141,7 +143,7 @@ type counted struct {
 	reads map[string]int
 }
 
-func (c counted) Header(name string) (string, bool) {
+func (c counted) Header(name string) (string, int) {
 	c.reads[name]++
 	return c.request.Header(name)
 }

@@ -27,7 +27,9 @@ func (b *binding) read(identity uint32, v *value) {
 	var text string
 	switch id.Source {
 	case FromHeader:
-		text, v.present = b.request.Header(id.Header)
+		var fields int
+		text, fields = b.request.Header(id.Header)
+		v.present = fields > 0
 	case FromAddress:
 		text, v.present = clientAddress(b.request, id.TrustedHops)
 	}

@@ -28,7 +28,9 @@ func (b *binding) matchesMethod(methods []string) bool {
 		return true
 	}
 	if !b.methodRead {
-		b.method, b.hasMethod = b.request.Header(":method")
+		var fields int
+		b.method, fields = b.request.Header(":method")
+		b.hasMethod = fields > 0
 		b.methodRead = true
 	}
 	if !b.hasMethod {

@@ -172,20 +172,20 @@ func (w *worker) SetTick(period time.Duration) {
 }
 
 // RequestHeader implements host.Proxy.
-func (w *worker) RequestHeader(name string) (string, bool) {
+func (w *worker) RequestHeader(name string) (string, int) {
 	switch {
 	case w.current == nil:
-		return "", false
+		return "", 0
 	case name == "x-tenant-id":
-		return w.current.tenant, true
+		return w.current.tenant, 1
 	case name == ":authority":
-		return "shop", true
+		return "shop", 1
 	case name == ":path":
-		return "/", true
+		return "/", 1
 	case name == ":method":
-		return "GET", true
+		return "GET", 1
 	}
-	return "", false
+	return "", 0
 }
 
 // Property implements host.Proxy.

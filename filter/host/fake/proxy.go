@@ -25,7 +25,7 @@ type Call struct {
 }
 
 // Header reads one of the call's own headers.
-func (c *Call) Header(name string) (string, bool) { return find(c.Headers, name) }
+func (c *Call) Header(name string) (string, bool) { return lookup(c.Headers, name) }
 
 // Proxy implements host.Proxy.
 type Proxy struct {
@@ -156,17 +156,26 @@ func (p *Proxy) Record(m host.Metric, value int64) {
 	p.metrics[m].value = value
 }
 
-func find(headers []host.Header, name string) (string, bool) {
-	value, found := "", false
+// lookup gives a field's value, of several joined, and whether there is one.
+func lookup(headers []host.Header, name string) (string, bool) {
+	value, fields := find(headers, name)
+	return value, fields > 0
+}
+
+func find(headers []host.Header, name string) (string, int) {
+	separator := ","
+	if name == "cookie" {
+		separator = "; "
+	}
+	value, fields := "", 0
 	for _, h := range headers {
 		if h[0] != name {
 			continue
 		}
-		if found {
-			value += ","
+		if fields++; fields > 1 {
+			value += separator
 		}
 		value += h[1]
-		found = true
 	}
-	return value, found
+	return value, fields
 }

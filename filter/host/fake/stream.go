@@ -46,7 +46,7 @@ type Stream struct {
 }
 
 // Field reads a response header.
-func (s *Stream) Field(name string) (string, bool) { return find(s.Response, name) }
+func (s *Stream) Field(name string) (string, bool) { return lookup(s.Response, name) }
 
 // Request gives the filter a request, as a proxy does, and what becomes of it at once. Properties are keyed by their paths
 // joined with dots.
@@ -88,10 +88,10 @@ func (p *Proxy) End(plugin host.Plugin, s *Stream) {
 }
 
 // RequestHeader reads a header of the request that is being shown to the filter.
-func (p *Proxy) RequestHeader(header string) (string, bool) {
+func (p *Proxy) RequestHeader(header string) (string, int) {
 	if p.current == nil || p.replying {
 		p.misuse("request header " + header + " read outside of RequestHeaders")
-		return "", false
+		return "", 0
 	}
 	return find(p.current.Headers, header)
 }
@@ -164,10 +164,10 @@ type Reply struct {
 }
 
 // Header reads a response header.
-func (r *Reply) Header(name string) (string, bool) { return find(r.Headers, name) }
+func (r *Reply) Header(name string) (string, bool) { return lookup(r.Headers, name) }
 
 // Trailer reads a trailer.
-func (r *Reply) Trailer(name string) (string, bool) { return find(r.Trailers, name) }
+func (r *Reply) Trailer(name string) (string, bool) { return lookup(r.Trailers, name) }
 
 // Body reads the body, within the limit.
 func (r *Reply) Body(limit int) ([]byte, bool) {
