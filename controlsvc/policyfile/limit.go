@@ -28,7 +28,7 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 		if !ok {
 			continue
 		}
-		l := policy.Limit{Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Local}
+		l := policy.Limit{Mode: limit.Lease, OnUnavailable: limit.Local}
 		if v, ok := f["name"]; ok {
 			l.Name = d.name(v, "the limit's name")
 			if line, twice := lines[l.Name]; twice {
@@ -117,10 +117,11 @@ func (d *decoder) rates(v value) []limit.Rate {
 
 // behaviour reads how a limit counts, and what it does when nobody answers.
 func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
+	l.Algorithm = limit.Auto(l.Rates)
 	if v, ok := f["algorithm"]; ok {
-		// auto will choose by the number of units; so far there is one to choose from.
-		if text := d.word(v, "an algorithm", "sliding_log", "auto"); text != "" && text != "auto" {
-			l.Algorithm, _ = limit.ParseAlgorithm(text)
+		text := d.word(v, "an algorithm", limit.SlidingLog.String(), limit.SlidingBuckets.String(), "auto")
+		if algorithm, ok := limit.ParseAlgorithm(text); ok {
+			l.Algorithm = algorithm
 		}
 	}
 	if v, ok := f["mode"]; ok {
@@ -177,7 +178,7 @@ func (d *decoder) wait(v value) time.Duration {
 
 // planned are words that a policy will be able to use.
 var planned = []string{
-	limit.SlidingBuckets.String(), limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
+	limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
 }
 
 // word reads one of a few words; empty after an error.

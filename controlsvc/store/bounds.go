@@ -31,7 +31,7 @@ const (
 )
 
 // algorithms are those that every store has.
-var algorithms = [...]limit.Algorithm{limit.SlidingLog}
+var algorithms = [...]limit.Algorithm{limit.SlidingLog, limit.SlidingBuckets}
 
 // CheckReserve says what is wrong with a reserve, if anything.
 func CheckReserve(r authority.Reserve) error {

@@ -122,11 +122,26 @@ type Algorithm uint8
 // what it trades. Numbers are the wire's and never change.
 const (
 	SlidingLog           Algorithm = 1 // exact: one entry for each charge
-	SlidingBuckets       Algorithm = 2 // never over, early by at most 1/128 of the window
+	SlidingBuckets       Algorithm = 2 // never over, a unit comes back late by at most 1/128 of the window
 	SlidingWindowCounter Algorithm = 3 // approximate: two fixed windows, the earlier one weighted by its overlap
 	FixedWindow          Algorithm = 4 // up to twice the limit across a boundary
 	TokenBucket          Algorithm = 5 // rate exact, bursts as configured
 )
+
+// maxLogged is the most units within a window of which auto keeps each charge.
+const maxLogged = 1000
+
+// Auto gives the algorithm that the word auto stands for: SlidingLog where none of the rates has more than 1,000 units,
+// else SlidingBuckets. They are all the rates that the limit may ever have for any key, of its plans and overrides too, so
+// that no key changes its algorithm, and so its count, when it changes its plan.
+func Auto(rates []Rate) Algorithm {
+	for _, r := range rates {
+		if r.Units > maxLogged {
+			return SlidingBuckets
+		}
+	}
+	return SlidingLog
+}
 
 var algorithmNames = [...]string{
 	SlidingLog: "sliding_log", SlidingBuckets: "sliding_buckets", SlidingWindowCounter: "sliding_window_counter",

@@ -134,3 +134,17 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// auto goes by the largest of all rates, wherever it stands.
+func TestAuto(t *testing.T) {
+	for want, rates := range map[Algorithm][][]Rate{
+		SlidingLog:     {nil, {{0, time.Second}}, {{1000, time.Second}}, {{10, time.Second}, {1000, 24 * time.Hour}}},
+		SlidingBuckets: {{{1001, time.Second}}, {{10, time.Second}, {1001, time.Hour}}, {{MaxUnits, time.Hour}, {1, time.Second}}},
+	} {
+		for _, r := range rates {
+			if got := Auto(r); got != want {
+				t.Errorf("%v: got %v, want %v", r, got, want)
+			}
+		}
+	}
+}

@@ -19,7 +19,9 @@ type Rate struct {
 
 // Limiter is the exact sliding log of one key, under all of its rates. Nothing is ever pruned.
 type Limiter struct {
-	rates   []Rate
+	rates []Rate
+	// parts, where it is not 0, is into how many buckets a window is divided.
+	parts   int
 	charges []charge
 	grants  int
 }
@@ -35,6 +37,23 @@ type charge struct {
 
 // New gives the limiter of a key that nothing has been charged to.
 func New(rates ...Rate) *Limiter { return &Limiter{rates: rates} }
+
+// NewBuckets gives a limiter that divides each window into so many buckets of whole microseconds since 1970, which is the
+// origin then: what may be spent within a bucket counts as if it were spent at its end.
+func NewBuckets(parts int, rates ...Rate) *Limiter { return &Limiter{rates: rates, parts: parts} }
+
+// leaves is when a charge has left a window.
+func (l *Limiter) leaves(c charge, window time.Duration) time.Duration {
+	if l.parts == 0 {
+		return c.score + window
+	}
+	width := (window / time.Duration(l.parts)).Truncate(time.Microsecond)
+	end := c.score.Truncate(width)
+	if end < c.score {
+		end += width
+	}
+	return end + window
+}
 
 // Grant is what a reserve is given.
 type Grant struct {
@@ -106,7 +125,7 @@ func (l *Limiter) deny(grant *Grant, now time.Duration, least int64) {
 func (l *Limiter) denying(now time.Duration, least int64) time.Duration {
 	var window, latest time.Duration
 	for i, rate := range l.rates {
-		alone := Limiter{rates: l.rates[i : i+1]}
+		alone := Limiter{rates: l.rates[i : i+1], parts: l.parts}
 		at, _ := alone.firstFree(now, least, l.charges)
 		if i == 0 || at > latest {
 			window, latest = rate.Window, at
@@ -116,10 +135,10 @@ func (l *Limiter) denying(now time.Duration, least int64) time.Duration {
 }
 
 // used is Σ units of charges with score > at − window.
-func used(charges []charge, at, window time.Duration) int64 {
+func (l *Limiter) used(charges []charge, at, window time.Duration) int64 {
 	var sum int64
 	for _, c := range charges {
-		if c.score > at-window {
+		if l.leaves(c, window) > at {
 			sum += c.units
 		}
 	}
@@ -132,7 +151,7 @@ func (l *Limiter) free(at time.Duration) int64 { return l.freeOf(at, l.charges) 
 func (l *Limiter) freeOf(at time.Duration, charges []charge) int64 {
 	free := l.rates[0].Units
 	for _, rate := range l.rates {
-		free = min(free, rate.Units-used(charges, at, rate.Window))
+		free = min(free, rate.Units-l.used(charges, at, rate.Window))
 	}
 	return free
 }
@@ -142,7 +161,7 @@ func (l *Limiter) firstFree(now time.Duration, least int64, charges []charge) (a
 	instants := []time.Duration{now}
 	for _, c := range charges {
 		for _, rate := range l.rates {
-			if leaves := c.score + rate.Window; leaves > now {
+			if leaves := l.leaves(c, rate.Window); leaves > now {
 				instants = append(instants, leaves)
 			}
 		}
@@ -210,10 +229,10 @@ type State struct {
 func (l *Limiter) States(now time.Duration) []State {
 	var states []State
 	for _, rate := range l.rates {
-		state := State{Rate: rate, Remaining: max(0, rate.Units-used(l.charges, now, rate.Window))}
+		state := State{Rate: rate, Remaining: max(0, rate.Units-l.used(l.charges, now, rate.Window))}
 		for _, c := range l.charges {
-			if c.units > 0 && c.score > now-rate.Window {
-				state.Reset = max(state.Reset, c.score+rate.Window-now)
+			if c.units > 0 {
+				state.Reset = max(state.Reset, l.leaves(c, rate.Window)-now)
 			}
 		}
 		states = append(states, state)

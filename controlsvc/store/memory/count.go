@@ -47,5 +47,6 @@ type window interface {
 
 // counts makes each algorithm's count of a key that nothing has been charged to. seed is any number.
 var counts = map[limit.Algorithm]func(seed uint64) count{
-	limit.SlidingLog: func(seed uint64) count { return newSlidingLog(seed) },
+	limit.SlidingLog:     func(seed uint64) count { return newSlidingLog(seed) },
+	limit.SlidingBuckets: func(uint64) count { return &slidingBuckets{} },
 }

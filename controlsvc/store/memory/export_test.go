@@ -6,14 +6,20 @@ import (
 	"sluice/shared/instant"
 )
 
-// Entries gives how many charges are stored for each rate.
+// Entries gives how many entries are stored for each rate.
 func (s *Store) Entries(wanted authority.Key) []int {
 	rates := store.Windows(wanted.Rates)
 	entries := make([]int, len(rates))
 	s.with(wanted, false, func(k *key, now instant.Instant) {
 		for i, w := range k.count.windows(rates, now) {
-			if log, ok := w.(*logWindow); ok {
-				entries[i] = log.charges.size()
+			switch w := w.(type) {
+			case *logWindow:
+				entries[i] = w.charges.size()
+			case *bucketWindow:
+				entries[i] = len(w.buckets)
+				for _, live := range w.live {
+					entries[i] += len(live)
+				}
 			}
 		}
 	})

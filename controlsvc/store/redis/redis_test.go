@@ -14,6 +14,7 @@ import (
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/store"
 	"sluice/controlsvc/store/storetest"
+	"sluice/shared/limit"
 	"sluice/testharness/rig"
 )
 
@@ -112,14 +113,22 @@ func empty(t *testing.T, s *Store) {
 func (s *Store) entries(t *testing.T) func(authority.Key) []int {
 	return func(key authority.Key) []int {
 		t.Helper()
-		var entries []int
-		keys := s.invoke("", key, store.Windows(key.Rates)).keys
-		for i := 0; i < len(keys); i += 2 {
-			n, err := s.client.ZCard(t.Context(), keys[i]).Result()
+		windows := store.Windows(key.Rates)
+		entries := make([]int, len(windows))
+		keys := s.invoke("", key, windows).keys
+		for i, name := range keys {
+			var n int64
+			var err error
+			switch {
+			case key.Algorithm == limit.SlidingBuckets:
+				n, err = s.client.HLen(t.Context(), name).Result()
+			case i%2 == 0:
+				n, err = s.client.ZCard(t.Context(), name).Result()
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			entries = append(entries, int(n))
+			entries[i/2] += int(n)
 		}
 		return entries
 	}

@@ -24,6 +24,9 @@ var operationsSource string
 //go:embed sliding_log.lua
 var slidingLogSource string
 
+//go:embed sliding_buckets.lua
+var slidingBucketsSource string
+
 //go:embed workers.lua
 var workersSource string
 
@@ -41,6 +44,7 @@ func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algor
 		algorithms[named] = &algorithm{script: newScript(change(headSource + source + operationsSource)), suffixes: suffixes}
 	}
 	add(limit.SlidingLog, slidingLogSource, "", ":n")
+	add(limit.SlidingBuckets, slidingBucketsSource, "", ":g")
 	return algorithms
 }
 

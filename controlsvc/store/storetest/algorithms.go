@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"sluice/controlsvc/store"
 	"sluice/shared/limit"
 	"sluice/testharness/oracle"
 )
@@ -20,6 +21,8 @@ type expected struct {
 	late func(window time.Duration) time.Duration
 	// entries says that each charge is an entry of its own.
 	entries bool
+	// most is how many entries a window may have at most, without those of grants that may come back; 0: no bound is known.
+	most int
 }
 
 // limiter is an oracle. Instants are since 1970.
@@ -42,6 +45,13 @@ func algorithms() []expected {
 			most:      func(rate limit.Rate) int64 { return rate.Units },
 			late:      func(time.Duration) time.Duration { return 0 },
 			entries:   true,
+		},
+		{
+			algorithm: limit.SlidingBuckets,
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewBuckets(store.Buckets, rates...) },
+			scenarios: bucketScenarios(),
+			late:      store.BucketWidth,
+			most:      store.Buckets + 1 + 6, // the first and the last are cut; and the sums
 		},
 	}
 }

@@ -17,7 +17,8 @@ type Harness struct {
 	// Advance lets time pass on the store's clock, which reads Start at first and stands still otherwise, or lets it step
 	// back. nil: the clock is real; then only what does not depend on the time is tested, and no duration is looked at.
 	Advance func(d time.Duration)
-	// Entries gives how many charges are stored for each rate of a key. nil: it cannot be told.
+	// Entries gives how many entries are stored for each rate of a key: charges, or buckets and live grants. nil: it cannot
+	// be told.
 	Entries func(key authority.Key) []int
 	// Lifetimes gives how long all that is stored for each rate of a key will live if nobody touches it, the shortest
 	// where it is several things; 0 where nothing is stored. nil: nothing to tell.
@@ -67,6 +68,10 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("operations that are wrong", func(t *testing.T) { testWrong(t, open(t)) })
 	if e.entries {
 		t.Run("one entry for each charge", func(t *testing.T) { testEntries(t, open(t)) })
+	}
+	if e.most > 0 {
+		t.Run("no more entries for more units", func(t *testing.T) { testBounded(t, open(t)) })
+		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
 	}
 	t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })
 	t.Run("how long a key lives", func(t *testing.T) { testLifetimes(t, open(t)) })
