@@ -90,12 +90,9 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 	k := s.of(key.Name)
 	workers := k.workers(now, worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
-	if rate.Units < cost {
-		return strict
-	}
 	horizon := min(rate.Window/horizonShare, maxHorizon)
 	if free > rate.Units/scarceShare {
-		want := min(paused+ahead, max(paused, free/(2*workers)))
+		want := min(paused+ahead, free/(2*workers))
 		want -= want % cost
 		if want <= paused {
 			return strict

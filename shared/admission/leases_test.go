@@ -147,6 +147,17 @@ func TestAhead(t *testing.T) {
 	if got := k.Ahead(now, round); got != 0 {
 		t.Errorf("%d ahead, with the next lease in hand", got)
 	}
+	// That one starts later, so units are scarce: of the one after it half as much is wanted as its life would need.
+	for ; k.Ahead(now, round) == 0; now += milli {
+		want(t, "from the lease", admission.Step(now, in), admission.Admit, admission.FromLease)
+		want(t, "from the lease", admission.Step(now, in), admission.Admit, admission.FromLease)
+		if now > 500*milli {
+			t.Fatal("never asked ahead again")
+		}
+	}
+	if got := k.Ahead(now, round); !k.Scarce() || got < 175 || got > 225 {
+		t.Errorf("%d ahead where units are scarce, want about 200", got)
+	}
 }
 
 func TestLeasesAreBoundedAndGivenBack(t *testing.T) {
