@@ -32,6 +32,8 @@ type Store struct {
 	client     goredis.UniversalClient
 	algorithms map[limit.Algorithm]*algorithm
 	workers    script
+	lanes      lanes
+	after      func(time.Duration) <-chan time.Time // nil: no second try
 }
 
 var _ authority.Store = (*Store)(nil)
@@ -237,6 +239,7 @@ func (s *Store) Connected(ctx context.Context, domain string, worker uint64, ttl
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.eachServer(ctx, func(ctx context.Context, server *goredis.Client) error { return server.Ping(ctx).Err() })
 	if err != nil {
+		s.relearn(ctx, []error{err})
 		return fmt.Errorf("ping: %w: %w", authority.ErrUnavailable, err)
 	}
 	return nil

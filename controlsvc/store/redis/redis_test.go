@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -165,46 +164,20 @@ func TestStoreOnCluster(t *testing.T) {
 	})
 }
 
-// startCluster starts three masters that share the slots.
+// startNodes starts a cluster of so many masters, which ends with the test.
+func startNodes(t *testing.T, masters int, args ...string) *rig.RedisCluster {
+	t.Helper()
+	cluster, err := rig.StartRedisCluster(t.Context(), os.Stderr, masters, false, args...)
+	if err != nil {
+		t.Fatalf("this test needs a Redis Cluster: %v", err)
+	}
+	t.Cleanup(cluster.Stop)
+	return cluster
+}
+
 func startCluster(t *testing.T) (url string) {
 	t.Helper()
-	const masters, slots = 3, 16384
-	addresses := make([]string, masters)
-	var wait sync.WaitGroup
-	for i := range masters {
-		wait.Go(func() {
-			addresses[i] = startServer(t, "--cluster-enabled", "yes", "--cluster-config-file", t.TempDir()+"/nodes-"+strconv.Itoa(i)+".conf",
-				"--cluster-node-timeout", "2000").Address
-		})
-	}
-	wait.Wait()
-	ctx := t.Context()
-	nodes := make([]*goredis.Client, masters)
-	for i, address := range addresses {
-		nodes[i] = goredis.NewClient(&goredis.Options{Addr: address})
-	}
-	defer func() {
-		for _, node := range nodes {
-			node.Close()
-		}
-	}()
-	for i, client := range nodes {
-		address := addresses[i]
-		if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
-			t.Fatalf("giving %s its slots: %v", address, err)
-		}
-		host, port, _ := strings.Cut(addresses[0], ":")
-		if err := client.ClusterMeet(ctx, host, port).Err(); i > 0 && err != nil {
-			t.Fatalf("introducing %s: %v", address, err)
-		}
-	}
-	for _, client := range nodes {
-		waitFor(t, "the cluster's state to be ok", func() bool {
-			info, err := client.ClusterInfo(ctx).Result()
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384")
-		})
-	}
-	return "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
+	return startNodes(t, 3).URL()
 }
 
 // waitFor polls a real process.

@@ -5,13 +5,10 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	_ "embed"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"sluice/controlsvc/authority"
 	"sluice/shared/limit"
 )
 
@@ -89,12 +86,9 @@ func (i invocation) command(ctx context.Context, bySource bool) once {
 	return once{goredis.NewCmd(ctx, append(args, i.args...)...)}
 }
 
-// errRefused is what errors wrap that a script itself answered.
-var errRefused = errors.New("the store refused")
-
-// run executes invocations in one pipeline (one for each node of a cluster), by hash. Those whose script a server does not
-// know go out again with its source, and only those. Answers and errors are in the order of the invocations.
-func (s *Store) run(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
+// execute executes invocations in one pipeline (one for each node of a cluster), by hash. Those whose script a server does
+// not know go out again with its source, and only those. Answers and errors are in the order of the invocations.
+func (s *Store) execute(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
 	answers, errs = make([]any, len(invocations)), make([]error, len(invocations))
 	all := make([]int, len(invocations))
 	for i := range all {
@@ -102,11 +96,6 @@ func (s *Store) run(ctx context.Context, invocations []invocation) (answers []an
 	}
 	unknown := s.send(ctx, invocations, all, false, answers, errs)
 	s.send(ctx, invocations, unknown, true, answers, errs)
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = explain(err)
-		}
-	}
 	return answers, errs
 }
 
@@ -132,12 +121,4 @@ func (s *Store) send(
 		}
 	}
 	return unknown
-}
-
-// explain says what a caller can decide by: whether the store refused, or was not there to do so.
-func explain(err error) error {
-	if goredis.HasErrorPrefix(err, "FULL") || goredis.HasErrorPrefix(err, "TWICE") {
-		return fmt.Errorf("%w: %w", errRefused, err)
-	}
-	return fmt.Errorf("%w: %w", authority.ErrUnavailable, err)
 }

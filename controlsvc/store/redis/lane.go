@@ -1,0 +1,292 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxFlights is how many pipelines are under way to one server at a time. While they are, calls gather for the next;
+	// where fewer are, a call goes at once and alone.
+	maxFlights = 2
+	// maxBatch is how many operations one pipeline takes of waiting calls; a call that has more goes whole.
+	maxBatch = 256
+	// maxWaiting is how many operations wait for one server; a call beyond fails at once.
+	maxWaiting = 1 << 14
+	// maxLanes bounds how many servers' lanes are remembered; a cluster's nodes come and go.
+	maxLanes = 1 << 10
+)
+
+// errBusy is what the errors of calls wrap for which there was no room.
+var errBusy = errors.New("too many operations wait for this server")
+
+// freight is what one call has for one server.
+type freight struct {
+	ctx         context.Context //nolint:containedctx // the call's: its deadline goes along with it
+	invocations []invocation
+	answers     []any
+	errs        []error
+	done        chan struct{} // closed once answers and errs are there
+}
+
+// lane carries calls to one server, many in a pipeline where many come at once.
+type lane struct {
+	mu      sync.Mutex
+	waiting []*freight
+	queued  int // the operations of those
+	flying  int
+}
+
+// lanes are the servers' lanes, by the servers' addresses: a server that stands still holds nobody up but those who want it.
+type lanes struct {
+	mu sync.Mutex
+	of map[string]*lane
+}
+
+func (l *lanes) get(address string) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := l.of[address]
+	if found == nil {
+		if l.of == nil || len(l.of) >= maxLanes {
+			l.of = make(map[string]*lane) // what is under way on the old ones ends there
+		}
+		found = &lane{}
+		l.of[address] = found
+	}
+	return found
+}
+
+// laneOf gives the lane of the server that a key is believed to be on. Where that is wrong the client follows the server's
+// answer, and learns.
+func (s *Store) laneOf(ctx context.Context, key string) (*lane, error) {
+	cluster, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return s.lanes.get(""), nil
+	}
+	server, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("asking which server has the key: %w", err)
+	}
+	return s.lanes.get(server.Options().Addr), nil
+}
+
+// carry executes some of a call's operations, and gives the answers and errors in their order.
+func (s *Store) carry(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
+	answers, errs = make([]any, len(invocations)), make([]error, len(invocations))
+	if err := ctx.Err(); err != nil {
+		return answers, fill(errs, err)
+	}
+	var order []*lane
+	places := make(map[*lane][]int, 1)
+	for i := range invocations {
+		l, err := s.laneOf(ctx, invocations[i].keys[0])
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		if places[l] == nil {
+			order = append(order, l)
+		}
+		places[l] = append(places[l], i)
+	}
+	if len(order) == 1 && len(places[order[0]]) == len(invocations) {
+		f := newFreight(ctx, invocations)
+		if order[0].enter() { // it is idle, and nobody else's time depends on this call
+			s.fly(ctx, []*freight{f})
+			s.land(order[0]) //nolint:contextcheck // what goes on is other calls' flight
+		} else {
+			s.join(order[0], f) //nolint:contextcheck // a flight serves many calls
+		}
+		return f.result(ctx)
+	}
+	freights := make([]*freight, len(order))
+	for n, l := range order {
+		part := make([]invocation, len(places[l]))
+		for j, i := range places[l] {
+			part[j] = invocations[i]
+		}
+		freights[n] = newFreight(ctx, part)
+		s.join(l, freights[n]) //nolint:contextcheck // a flight serves many calls
+	}
+	for n, l := range order {
+		a, e := freights[n].result(ctx)
+		for j, i := range places[l] {
+			answers[i], errs[i] = a[j], e[j]
+		}
+	}
+	return answers, errs
+}
+
+func newFreight(ctx context.Context, invocations []invocation) *freight {
+	return &freight{ctx: ctx, invocations: invocations, done: make(chan struct{})}
+}
+
+// fail answers all of a freight with an error.
+func (f *freight) fail(err error) {
+	f.answers, f.errs = make([]any, len(f.invocations)), fill(make([]error, len(f.invocations)), err)
+	close(f.done)
+}
+
+// result waits for the answers, for as long as the call has time.
+func (f *freight) result(ctx context.Context) ([]any, []error) {
+	select {
+	case <-f.done:
+		return f.answers, f.errs
+	case <-ctx.Done():
+		return make([]any, len(f.invocations)), fill(make([]error, len(f.invocations)), ctx.Err())
+	}
+}
+
+func fill(errs []error, err error) []error {
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// enter takes a flight where nobody waits and one is to be had.
+func (l *lane) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flying >= maxFlights || len(l.waiting) > 0 {
+		return false
+	}
+	l.flying++
+	return true
+}
+
+// join puts a freight into the queue; a flight takes it along, a new one where one may be under way more.
+func (s *Store) join(l *lane, f *freight) {
+	l.mu.Lock()
+	if l.queued+len(f.invocations) > maxWaiting && l.queued > 0 {
+		l.mu.Unlock()
+		f.fail(fmt.Errorf("%w: %d", errBusy, maxWaiting))
+		return
+	}
+	l.waiting, l.queued = append(l.waiting, f), l.queued+len(f.invocations)
+	start := l.flying < maxFlights
+	if start {
+		l.flying++
+	}
+	l.mu.Unlock()
+	if start {
+		go s.shuttle(l)
+	}
+}
+
+// land ends a flight that a caller made by itself: others go on with it where some wait.
+func (s *Store) land(l *lane) {
+	l.mu.Lock()
+	waiting := len(l.waiting) > 0
+	if !waiting {
+		l.flying--
+	}
+	l.mu.Unlock()
+	if waiting {
+		go s.shuttle(l)
+	}
+}
+
+// shuttle makes flights until nobody waits.
+func (s *Store) shuttle(l *lane) {
+	for {
+		batch, over := l.board()
+		for _, f := range over {
+			f.fail(f.ctx.Err())
+		}
+		if len(batch) == 0 {
+			if len(over) == 0 {
+				return
+			}
+			continue
+		}
+		ctx, cancel := longest(batch)
+		s.fly(ctx, batch)
+		cancel()
+	}
+}
+
+// board takes what waits, up to a pipeline's worth, apart from the calls that have run out of time: those are never sent.
+// Where nothing waits the flight has ended.
+func (l *lane) board() (batch, over []*freight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size, taken := 0, 0
+	for _, f := range l.waiting {
+		if f.ctx.Err() != nil {
+			over = append(over, f)
+		} else {
+			if len(batch) > 0 && size+len(f.invocations) > maxBatch {
+				break
+			}
+			batch, size = append(batch, f), size+len(f.invocations)
+		}
+		l.queued -= len(f.invocations)
+		taken++
+	}
+	rest := copy(l.waiting, l.waiting[taken:])
+	clear(l.waiting[rest:])
+	l.waiting = l.waiting[:rest]
+	if taken == 0 {
+		l.flying--
+	}
+	return batch, over
+}
+
+// longest gives a context that lasts as long as the longest of a batch. Who has less time does not wait for it.
+func longest(batch []*freight) (context.Context, context.CancelFunc) {
+	var latest time.Time
+	ctx := context.WithoutCancel(batch[0].ctx)
+	for _, f := range batch {
+		deadline, ok := f.ctx.Deadline()
+		if !ok {
+			return ctx, func() {}
+		}
+		if deadline.After(latest) {
+			latest = deadline
+		}
+	}
+	return context.WithDeadline(ctx, latest)
+}
+
+// fly executes a batch in one pipeline.
+func (s *Store) fly(ctx context.Context, batch []*freight) {
+	invocations := batch[0].invocations
+	if len(batch) > 1 {
+		invocations = nil
+		for _, f := range batch {
+			invocations = append(invocations, f.invocations...)
+		}
+	}
+	answers, errs := s.execute(ctx, invocations)
+	s.relearn(ctx, errs)
+	from := 0
+	for _, f := range batch {
+		to := from + len(f.invocations)
+		f.answers, f.errs = answers[from:to:to], errs[from:to:to]
+		from = to
+		close(f.done)
+	}
+}
+
+// relearn has a cluster's client ask who has which slots, where a server has gone or does not know: nobody else tells it,
+// for a server that is dead redirects nobody.
+func (s *Store) relearn(ctx context.Context, errs []error) {
+	cluster, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return
+	}
+	for _, err := range errs {
+		var answered goredis.Error
+		if err != nil && (!errors.As(err, &answered) || goredis.HasErrorPrefix(err, "CLUSTERDOWN") || goredis.HasErrorPrefix(err, "READONLY")) {
+			cluster.ReloadState(ctx) // in the background
+			return
+		}
+	}
+}
