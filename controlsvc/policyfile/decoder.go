@@ -7,6 +7,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"sluice/shared/policy"
 )
 
 // root is the path of the whole document.
@@ -17,6 +19,8 @@ type decoder struct {
 	file    string
 	errors  Errors
 	anchors map[string]*ast.AnchorNode
+	// responses are the different ones so far; the first is the policy's own.
+	responses []policy.Response
 	// visited counts the values that were read; stopped says that no more should be.
 	visited int
 	stopped bool

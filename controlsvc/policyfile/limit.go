@@ -3,7 +3,6 @@ package policyfile
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -24,7 +23,7 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 	lines := make(map[string]int)
 	for _, v := range list {
 		f, ok := d.fields(v, "a limit with name, key and rates",
-			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost")
+			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost", "response")
 		if !ok {
 			continue
 		}
@@ -48,6 +47,9 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 		}
 		d.behaviour(&l, f)
 		d.spending(&l, f)
+		if v, ok := f["response"]; ok {
+			l.Response = d.limitResponse(v)
+		}
 		limits = append(limits, l)
 	}
 	return limits
@@ -139,7 +141,7 @@ func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
 // spending reads what a request spends, and for how long it may be held back.
 func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 	if v, ok := f["max_wait"]; ok {
-		l.MaxWait = d.wait(v)
+		l.MaxWait = d.duration(v, policy.MaxMaxWait)
 		if l.MaxWait > 0 && l.Mode != limit.Lease {
 			d.fail(v, "holds requests back until units that are leased may be spent, want it in mode lease only, not in %s", l.Mode)
 		}
@@ -159,21 +161,6 @@ func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 			return
 		}
 	}
-}
-
-// wait reads for how long a request may be held back.
-func (d *decoder) wait(v value) time.Duration {
-	const want = `a duration such as "500ms"`
-	text, ok := d.text(v, want)
-	if !ok {
-		return 0
-	}
-	wait, err := time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > policy.MaxMaxWait || wait%time.Microsecond != 0 {
-		d.fail(v, "%s is not %s, from 0s to %v in whole microseconds", quote(text), want, policy.MaxMaxWait)
-		return 0
-	}
-	return wait
 }
 
 // planned are words that a policy will be able to use.

@@ -4,7 +4,7 @@ import "sluice/shared/policy"
 
 // policy reads the document.
 func (d *decoder) policy(v value) *policy.Policy {
-	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "identities", "limits!")
+	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "identities", "limits!", "response", "header_style")
 	p := &policy.Policy{}
 	if v, ok := f["domain"]; ok {
 		p.Domain = d.name(v, "the domain's name")
@@ -13,8 +13,19 @@ func (d *decoder) policy(v value) *policy.Policy {
 	if v, ok := f["identities"]; ok {
 		p.Identities = d.identities(v, identities)
 	}
+	if v, ok := f["header_style"]; ok {
+		p.FieldStyles = d.fieldStyles(v)
+	}
+	var said policy.Response
+	if v, ok := f["response"]; ok {
+		said = d.response(v, said)
+	}
+	d.responses = []policy.Response{said}
 	if v, ok := f["limits"]; ok {
 		p.Limits = d.limits(v, identities)
+	}
+	if len(d.responses) > 1 || !isDefault(&said) {
+		p.Responses = d.responses
 	}
 	return p
 }

@@ -24,6 +24,8 @@ type Limit struct {
 	MaxWait time.Duration
 	// Cost is what one request spends: 1 to MaxCost units, and not more than the smallest rate holds. 0 stands for 1.
 	Cost int64
+	// Response is an index into Policy.Responses.
+	Response uint32
 }
 
 // RequestCost gives what one request spends, in units.

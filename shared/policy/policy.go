@@ -34,4 +34,18 @@ type Policy struct {
 	Domain     string
 	Identities []Identity
 	Limits     []Limit
+	// Responses are what denied clients are told; the first is for limits that name none. Without any, that is the default.
+	Responses []Response
+	// FieldStyles says which header fields tell clients of their limits.
+	FieldStyles FieldStyles
 }
+
+// ResponseOf gives what a client is told that the limit denies.
+func (p *Policy) ResponseOf(l *Limit) *Response {
+	if int(l.Response) < len(p.Responses) {
+		return &p.Responses[l.Response]
+	}
+	return &defaultResponse
+}
+
+var defaultResponse Response

@@ -34,6 +34,16 @@ func check(p *Policy) *invalid {
 		return &invalid{"identities", tooMany(len(p.Identities), MaxIdentities, "elements")}
 	case len(p.Limits) > MaxLimits:
 		return &invalid{"limits", tooMany(len(p.Limits), MaxLimits, "elements")}
+	case len(p.Responses) > MaxResponses:
+		return &invalid{"responses", tooMany(len(p.Responses), MaxResponses, "elements")}
+	}
+	if e := checkFieldStyles(p.FieldStyles); e != nil {
+		return e
+	}
+	for i := range p.Responses {
+		if e := checkResponse(&p.Responses[i]); e != nil {
+			return e.in("responses", i)
+		}
 	}
 	for i := range p.Identities {
 		if e := checkIdentity(&p.Identities[i]); e != nil {
@@ -45,6 +55,10 @@ func check(p *Policy) *invalid {
 		l := &p.Limits[i]
 		if e := checkLimit(l, len(p.Identities)); e != nil {
 			return e.in("limits", i)
+		}
+		if l.Response > 0 && int64(l.Response) >= int64(len(p.Responses)) {
+			return (&invalid{"response", strconv.FormatUint(uint64(l.Response), 10) + " is no index into the " +
+				strconv.Itoa(len(p.Responses)) + " responses"}).in("limits", i)
 		}
 		if _, twice := names[l.Name]; twice {
 			return (&invalid{"name", strconv.Quote(l.Name) + " names an earlier limit"}).in("limits", i)

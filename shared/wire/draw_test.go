@@ -92,6 +92,7 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 		}
 		return id
 	})
+	responses := drawList(t, "responses", 3, drawPolicyFileResponse)
 	path := rapid.StringMatching(`(/[!-"$->@-~]{0,400})?`)
 	limits := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) policy.Limit {
 		l := policy.Limit{
@@ -117,11 +118,32 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 			most = min(most, r.Units)
 		}
 		l.Cost = rapid.Int64Range(0, max(1, most)).Draw(t, "cost")
+		if n := len(responses); n > 0 {
+			l.Response = rapid.Uint32Range(0, uint32(n-1)).Draw(t, "response")
+		}
 		if n := len(identities); n > 0 {
 			l.Key = rapid.SliceOfN(rapid.Uint32Range(0, uint32(n-1)), 0, policy.MaxKeyParts).Draw(t, "key")
 		}
 		return l
 	}), 0, 5, func(l policy.Limit) string { return l.Name }).Draw(t, "limits")
-	m.Policy = &policy.Policy{Version: m.Version, Domain: name.Draw(t, "domain"), Identities: identities, Limits: limits}
+	m.Policy = &policy.Policy{
+		Version: m.Version, Domain: name.Draw(t, "domain"), Identities: identities, Limits: limits, Responses: responses,
+		FieldStyles: policy.FieldStyles(rapid.Uint8Range(0, uint8(policy.NoFields)).Draw(t, "styles")),
+	}
 	return m
+}
+
+func drawPolicyFileResponse(t *rapid.T) policy.Response {
+	jitter := rapid.Int64Range(0, policy.MaxRetryAfterJitter.Microseconds()).Draw(t, "jitter")
+	return policy.Response{
+		Status: rapid.OneOf(rapid.Just[uint32](0), rapid.Uint32Range(400, 599)).Draw(t, "status"),
+		Body:   rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[ -z]{0,400}({{limit}}|{{ retry_after }}|{x}){0,3}`)).Draw(t, "body"),
+		JSON:   rapid.Bool().Draw(t, "json"),
+		Headers: drawList(t, "headers", policy.MaxResponseHeaders, func(t *rapid.T) policy.Field {
+			return policy.Field{
+				Name: rapid.StringMatching(`y-[a-z0-9-]{1,126}`).Draw(t, "header"), Value: rapid.StringMatching(`([!-~]([ -~]{0,400}[!-~])?)?`).Draw(t, "value"),
+			}
+		}),
+		RetryAfterJitter: time.Duration(jitter) * time.Microsecond,
+	}
 }

@@ -90,13 +90,23 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 			},
 			Key:       l.GetKey(),
 			Algorithm: limit.Algorithm(l.GetAlgorithm()), Mode: limit.Mode(l.GetMode()), OnUnavailable: limit.Unavailable(l.GetOnUnavailable()),
-			MaxWait: micros(l.GetMaxWait()), Cost: int64(l.GetCost()),
+			MaxWait: micros(l.GetMaxWait()), Response: l.GetResponse(), Cost: int64(l.GetCost()),
 		}
 		for _, r := range l.GetRates() {
 			rule.Rates = append(rule.Rates, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})
 		}
 		p.Limits = append(p.Limits, rule)
 	}
+	for _, r := range m.GetPolicy().GetResponses() {
+		response := policy.Response{
+			Status: r.GetStatus(), Body: r.GetBody(), JSON: r.GetJson(), RetryAfterJitter: micros(r.GetRetryAfterJitter()),
+		}
+		for _, h := range r.GetHeaders() {
+			response.Headers = append(response.Headers, policy.Field{Name: h.GetName(), Value: h.GetValue()})
+		}
+		p.Responses = append(p.Responses, response)
+	}
+	p.FieldStyles = policy.FieldStyles(m.GetPolicy().GetFieldStyles())
 	out.Policy = p
 	return out
 }

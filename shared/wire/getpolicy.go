@@ -50,7 +50,11 @@ func AppendPolicy(dst []byte, p *policy.Policy) []byte {
 		dst, start = openMessage(dst, 3)
 		dst = closeMessage(appendLimit(dst, &p.Limits[i]), start)
 	}
-	return dst
+	for i := range p.Responses {
+		dst, start = openMessage(dst, 10)
+		dst = closeMessage(appendResponse(dst, &p.Responses[i]), start)
+	}
+	return appendNumber(dst, 11, uint64(p.FieldStyles))
 }
 
 // ParseGetPolicyResponse reads a message; the policy in it has passed policy.Validate. Nothing of body is kept. Errors
@@ -101,6 +105,14 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 				f.nested("limits", len(p.Limits), err)
 				p.Limits = append(p.Limits, l)
 			}
+		case 10:
+			if b := f.message("responses"); f.room("responses", len(p.Responses), policy.MaxResponses) {
+				r, err := parseResponse(b)
+				f.nested("responses", len(p.Responses), err)
+				p.Responses = append(p.Responses, r)
+			}
+		case 11:
+			p.FieldStyles = policy.FieldStyles(f.number8("field_styles"))
 		default:
 			f.skip()
 		}

@@ -68,9 +68,17 @@ var (
 			},
 			{
 				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},
-				Algorithm: limit.TokenBucket, Mode: limit.Async, OnUnavailable: limit.Allow,
+				Algorithm: limit.TokenBucket, Mode: limit.Async, OnUnavailable: limit.Allow, Response: 1,
 			},
 		},
+		Responses: []policy.Response{
+			{},
+			{
+				Status: 503, Body: `{"wait":{{retry_after}}}`, JSON: true, RetryAfterJitter: 10 * time.Second,
+				Headers: []policy.Field{{Name: "x-help", Value: "https://example.com/limits"}, {Name: "x-empty"}},
+			},
+		},
+		FieldStyles: policy.StandardFields | policy.XFields,
 	}}
 )
 

@@ -22,7 +22,8 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 	dst = appendNumber(dst, 6, uint64(l.Mode))
 	dst = appendNumber(dst, 7, uint64(l.OnUnavailable))
 	dst = appendUnits(dst, 8, l.Cost)
-	return appendDuration(dst, 9, l.MaxWait)
+	dst = appendDuration(dst, 9, l.MaxWait)
+	return appendNumber(dst, 20, uint64(l.Response))
 }
 
 func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
@@ -51,6 +52,8 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 			l.Cost = f.units("cost")
 		case 9:
 			l.MaxWait = f.duration("max_wait")
+		case 20:
+			l.Response = f.number32("response")
 		default:
 			f.skip()
 		}

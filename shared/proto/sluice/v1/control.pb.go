@@ -963,10 +963,14 @@ func (x *GetPolicyResponse) GetPolicy() *Policy {
 
 // The policy, compiled for the filter: references resolved to indices, names checked.
 type Policy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	Identities    []*Identity            `protobuf:"bytes,2,rep,name=identities,proto3" json:"identities,omitempty"`
-	Limits        []*Limit               `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Domain     string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Identities []*Identity            `protobuf:"bytes,2,rep,name=identities,proto3" json:"identities,omitempty"`
+	Limits     []*Limit               `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
+	// What denied clients are told; the first is for limits that name none.
+	Responses []*Response `protobuf:"bytes,10,rep,name=responses,proto3" json:"responses,omitempty"`
+	// Which header fields tell of the limits, bit by bit, as shared/policy numbers them. 0: the default.
+	FieldStyles   uint32 `protobuf:"varint,11,opt,name=field_styles,json=fieldStyles,proto3" json:"field_styles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1020,6 +1024,20 @@ func (x *Policy) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Policy) GetResponses() []*Response {
+	if x != nil {
+		return x.Responses
+	}
+	return nil
+}
+
+func (x *Policy) GetFieldStyles() uint32 {
+	if x != nil {
+		return x.FieldStyles
+	}
+	return 0
 }
 
 type Identity struct {
@@ -1224,7 +1242,9 @@ type Limit struct {
 	// What one request spends, in units. 0: one.
 	Cost uint64 `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	// For how long a request may be held back until units that are granted already may be spent. 0: not at all.
-	MaxWait       uint64 `protobuf:"varint,9,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
+	MaxWait uint64 `protobuf:"varint,9,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
+	// Index into the policy's responses.
+	Response      uint32 `protobuf:"varint,20,opt,name=response,proto3" json:"response,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1342,147 @@ func (x *Limit) GetMaxWait() uint64 {
 	return 0
 }
 
+func (x *Limit) GetResponse() uint32 {
+	if x != nil {
+		return x.Response
+	}
+	return 0
+}
+
+// What a client is told that a limit denies; what is unset is the default.
+type Response struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The HTTP status, 400 to 599. 0: 429.
+	Status uint32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
+	// A template; empty: the default body.
+	Body string `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// The body is JSON, and what the template names is escaped for it; else it is plain text.
+	Json    bool     `protobuf:"varint,3,opt,name=json,proto3" json:"json,omitempty"`
+	Headers []*Field `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	// The most that is added to a Retry-After.
+	RetryAfterJitter uint64 `protobuf:"varint,5,opt,name=retry_after_jitter,json=retryAfterJitter,proto3" json:"retry_after_jitter,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Response) Reset() {
+	*x = Response{}
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Response) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Response) ProtoMessage() {}
+
+func (x *Response) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Response.ProtoReflect.Descriptor instead.
+func (*Response) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Response) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Response) GetBody() string {
+	if x != nil {
+		return x.Body
+	}
+	return ""
+}
+
+func (x *Response) GetJson() bool {
+	if x != nil {
+		return x.Json
+	}
+	return false
+}
+
+func (x *Response) GetHeaders() []*Field {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *Response) GetRetryAfterJitter() uint64 {
+	if x != nil {
+		return x.RetryAfterJitter
+	}
+	return 0
+}
+
+// A header field, its name in lower case.
+type Field struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Field) Reset() {
+	*x = Field{}
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Field) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Field) ProtoMessage() {}
+
+func (x *Field) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Field.ProtoReflect.Descriptor instead.
+func (*Field) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Field) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Field) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // What a request has to be for a limit to bind it; what is empty matches everything.
 type Match struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1334,7 +1495,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1507,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1520,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Match) GetPathExact() string {
@@ -1458,13 +1619,16 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\"X\n" +
 	"\x11GetPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12)\n" +
-	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\x7f\n" +
+	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\xd5\x01\n" +
 	"\x06Policy\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x123\n" +
 	"\n" +
 	"identities\x18\x02 \x03(\v2\x13.sluice.v1.IdentityR\n" +
 	"identities\x12(\n" +
-	"\x06limits\x18\x03 \x03(\v2\x10.sluice.v1.LimitR\x06limits\"x\n" +
+	"\x06limits\x18\x03 \x03(\v2\x10.sluice.v1.LimitR\x06limits\x121\n" +
+	"\tresponses\x18\n" +
+	" \x03(\v2\x13.sluice.v1.ResponseR\tresponses\x12!\n" +
+	"\ffield_styles\x18\v \x01(\rR\vfieldStyles\"x\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\x06header\x18\x02 \x01(\tH\x00R\x06header\x124\n" +
@@ -1474,7 +1638,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\"4\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x04R\x06window\"\x84\x02\n" +
+	"\x06window\x18\x02 \x01(\x04R\x06window\"\xa0\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +
@@ -1484,7 +1648,17 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12%\n" +
 	"\x0eon_unavailable\x18\a \x01(\rR\ronUnavailable\x12\x12\n" +
 	"\x04cost\x18\b \x01(\x04R\x04cost\x12\x19\n" +
-	"\bmax_wait\x18\t \x01(\x04R\amaxWait\"a\n" +
+	"\bmax_wait\x18\t \x01(\x04R\amaxWait\x12\x1a\n" +
+	"\bresponse\x18\x14 \x01(\rR\bresponse\"\xa4\x01\n" +
+	"\bResponse\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\rR\x06status\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\tR\x04body\x12\x12\n" +
+	"\x04json\x18\x03 \x01(\bR\x04json\x12*\n" +
+	"\aheaders\x18\x04 \x03(\v2\x10.sluice.v1.FieldR\aheaders\x12,\n" +
+	"\x12retry_after_jitter\x18\x05 \x01(\x04R\x10retryAfterJitter\"1\n" +
+	"\x05Field\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"a\n" +
 	"\x05Match\x12\x1d\n" +
 	"\n" +
 	"path_exact\x18\x01 \x01(\tR\tpathExact\x12\x1f\n" +
@@ -1508,7 +1682,7 @@ func file_sluice_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_sluice_v1_control_proto_goTypes = []any{
 	(AskResult_Problem)(0),    // 0: sluice.v1.AskResult.Problem
 	(*SyncRequest)(nil),       // 1: sluice.v1.SyncRequest
@@ -1528,7 +1702,9 @@ var file_sluice_v1_control_proto_goTypes = []any{
 	(*ClientAddress)(nil),     // 15: sluice.v1.ClientAddress
 	(*Rate)(nil),              // 16: sluice.v1.Rate
 	(*Limit)(nil),             // 17: sluice.v1.Limit
-	(*Match)(nil),             // 18: sluice.v1.Match
+	(*Response)(nil),          // 18: sluice.v1.Response
+	(*Field)(nil),             // 19: sluice.v1.Field
+	(*Match)(nil),             // 20: sluice.v1.Match
 }
 var file_sluice_v1_control_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
@@ -1544,18 +1720,20 @@ var file_sluice_v1_control_proto_depIdxs = []int32{
 	13, // 10: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
 	14, // 11: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
 	17, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
-	15, // 13: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
-	18, // 14: sluice.v1.Limit.match:type_name -> sluice.v1.Match
-	16, // 15: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
-	1,  // 16: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
-	11, // 17: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
-	8,  // 18: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
-	12, // 19: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
-	18, // [18:20] is the sub-list for method output_type
-	16, // [16:18] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	18, // 13: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
+	15, // 14: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
+	20, // 15: sluice.v1.Limit.match:type_name -> sluice.v1.Match
+	16, // 16: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
+	19, // 17: sluice.v1.Response.headers:type_name -> sluice.v1.Field
+	1,  // 18: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
+	11, // 19: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
+	8,  // 20: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
+	12, // 21: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_control_proto_init() }
@@ -1573,7 +1751,7 @@ func file_sluice_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_control_proto_rawDesc), len(file_sluice_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
