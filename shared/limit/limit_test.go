@@ -137,13 +137,17 @@ func TestNames(t *testing.T) {
 
 // auto goes by the largest of all rates, wherever it stands.
 func TestAuto(t *testing.T) {
-	for want, rates := range map[Algorithm][][]Rate{
-		SlidingLog:     {nil, {{0, time.Second}}, {{1000, time.Second}}, {{10, time.Second}, {1000, 24 * time.Hour}}},
-		SlidingBuckets: {{{1001, time.Second}}, {{10, time.Second}, {1001, time.Hour}}, {{MaxUnits, time.Hour}, {1, time.Second}}},
+	for want, lists := range map[Algorithm][][]int64{
+		SlidingLog:     {nil, {0}, {1000}, {10, 1000}},
+		SlidingBuckets: {{1001}, {10, 1001}, {MaxUnits, 1}},
 	} {
-		for _, r := range rates {
-			if got := Auto(r); got != want {
-				t.Errorf("%v: got %v, want %v", r, got, want)
+		for _, units := range lists {
+			var rates []Rate
+			for _, n := range units {
+				rates = append(rates, Rate{Units: n, Window: time.Second})
+			}
+			if got := Auto(rates); got != want {
+				t.Errorf("%v: got %v, want %v", rates, got, want)
 			}
 		}
 	}

@@ -202,7 +202,7 @@ func (w *bucketWindow) soonest(r limit.Rate, units int64, _ time.Duration, now i
 }
 
 // lasts implements window.
-func (*bucketWindow) lasts(_, end instant.Instant) instant.Instant { return end }
+func (*bucketWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant) instant.Instant { return end }
 
 // standing implements window.
 func (w *bucketWindow) standing(_ limit.Rate, now instant.Instant) store.Standing {
@@ -215,6 +215,9 @@ func (w *bucketWindow) emptyAt(now instant.Instant) instant.Instant {
 	}
 	return w.leaves(w.buckets[len(w.buckets)-1].index)
 }
+
+// clock implements count.
+func (*slidingBuckets) clock(read instant.Instant) instant.Instant { return read }
 
 // windows implements count.
 func (s *slidingBuckets) windows(rates []limit.Rate, now instant.Instant) []window {

@@ -21,8 +21,8 @@ type expected struct {
 	late func(window time.Duration) time.Duration
 	// entries says that each charge is an entry of its own.
 	entries bool
-	// most is how many entries a window may have at most, without those of grants that may come back; 0: no bound is known.
-	most int
+	// bound is how many entries a window may have at most, without those of grants that may come back; 0: no bound is known.
+	bound int
 }
 
 // limiter is an oracle. Instants are since 1970.
@@ -51,7 +51,8 @@ func algorithms() []expected {
 			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewBuckets(store.Buckets, rates...) },
 			scenarios: bucketScenarios(),
 			late:      store.BucketWidth,
-			most:      store.Buckets + 1 + 6, // the first and the last are cut; and the sums
+			most:      func(rate limit.Rate) int64 { return rate.Units },
+			bound:     store.Buckets + 1 + 6, // the first and the last are cut; and the sums
 		},
 	}
 }

@@ -82,7 +82,7 @@ func testBounded(t *testing.T, h Harness) {
 		}
 		// Leases of 10 s lie in up to 13 buckets ahead.
 		for rate, got := range h.Entries(k) {
-			if most := h.expected.most + 13 + store.MostStrict + len(leases); got > most {
+			if most := h.expected.bound + 13 + store.MostStrict + len(leases); got > most {
 				t.Fatalf("%d entries of rate %d, want at most %d", got, rate, most)
 			}
 		}

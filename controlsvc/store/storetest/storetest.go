@@ -69,7 +69,7 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 	if e.entries {
 		t.Run("one entry for each charge", func(t *testing.T) { testEntries(t, open(t)) })
 	}
-	if e.most > 0 {
+	if e.bound > 0 {
 		t.Run("no more entries for more units", func(t *testing.T) { testBounded(t, open(t)) })
 		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
 	}
