@@ -128,6 +128,41 @@ func TestOwnLogDenies(t *testing.T) {
 	want(t, "when they may have left it", admission.Step(1099*milli-1, one(k)), admission.Ask, 0)
 }
 
+// Under an algorithm that gives units back before their window is over the own log denies nothing: of fixed windows, twice
+// the limit passes around a boundary, and a token bucket fills all the time. What the store denies stands as ever.
+func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
+	for _, algorithm := range []limit.Algorithm{limit.SlidingWindowCounter, limit.FixedWindow, limit.TokenBucket} {
+		l := tenPerSecond()
+		l.Algorithm = algorithm
+		k := admission.NewKey(l)
+		a := admission.NewAnswer(0, milli, one(k), []wire.AskResult{granted(10, 0)})
+		for range 10 {
+			want(t, algorithm.String()+": one of ten", a.Next(), admission.Admit, admission.FromStore)
+		}
+		want(t, algorithm.String()+": the next one", admission.Step(2*milli, one(k)), admission.Ask, 0)
+		want(t, algorithm.String()+": denied", answer(2*milli, 3*milli, one(k), denied(50*time.Millisecond, 50*time.Millisecond)),
+			admission.Deny, admission.FromStore)
+		want(t, algorithm.String()+": while that stands", admission.Step(51*milli, one(k)), admission.Deny, admission.FromDenial)
+		want(t, algorithm.String()+": after it", admission.Step(53*milli, one(k)), admission.Ask, 0)
+		b := admission.NewAnswer(53*milli, 54*milli, one(k), []wire.AskResult{granted(10, 0)})
+		for range 10 { // twenty within a window
+			want(t, algorithm.String()+": one of the next ten", b.Next(), admission.Admit, admission.FromStore)
+		}
+	}
+}
+
+// A token bucket holds its burst, not the units of its rate.
+func TestWhatCostsMoreThanTheBurst(t *testing.T) {
+	l := tenPerSecond()
+	l.Algorithm, l.Rates[0].Burst = limit.TokenBucket, 20
+	k := admission.NewKey(l)
+	for cost, verdict := range map[int64]admission.Verdict{11: admission.Ask, 20: admission.Ask, 21: admission.Deny} {
+		if out := admission.Step(0, admission.Input{Demands: []admission.Demand{{Key: k, Cost: cost}}}); out.Verdict != verdict {
+			t.Errorf("cost %d with a burst of 20: verdict %d, want %d", cost, out.Verdict, verdict)
+		}
+	}
+}
+
 func TestWhatCostsMoreThanTheLimit(t *testing.T) {
 	k := admission.NewKey(tenPerSecond())
 	out := admission.Step(0, admission.Input{Demands: []admission.Demand{{Key: k, Cost: 11}}})

@@ -145,9 +145,10 @@ func (k *Key) standing(now instant.Instant, cost int64) bool {
 // within ReaskAfter; -1 for none.
 //
 // What a worker spent after some instant of its own clock, the store has charged at a later instant still, so that it
-// counts in the store at least as long: the store would deny as well.
+// counts in the store at least as long: the store would deny as well. Not so where units come back before a window is over,
+// at the boundary of fixed windows or out of a bucket that fills again.
 func (k *Key) loggedOut(now instant.Instant, cost int64) int {
-	if !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
+	if !k.limit.Algorithm.NeverOver() || !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
 		return -1
 	}
 	for i, rate := range k.limit.Rates {
@@ -161,7 +162,7 @@ func (k *Key) loggedOut(now instant.Instant, cost int64) int {
 // tooLarge gives a rate that a request of the cost could never meet; -1 for none.
 func (k *Key) tooLarge(cost int64) int {
 	for i, rate := range k.limit.Rates {
-		if cost > rate.Units {
+		if cost > rate.Most() {
 			return i
 		}
 	}

@@ -151,6 +151,9 @@ var algorithmNames = [...]string{
 // String gives the policy's word for the algorithm, or "algorithm(N)" for a number that is none.
 func (a Algorithm) String() string { return name(algorithmNames[:], uint8(a), "algorithm") }
 
+// NeverOver says that no window ever holds more than the limit's units: what was spent within one counts for a whole window.
+func (a Algorithm) NeverOver() bool { return a == SlidingLog || a == SlidingBuckets }
+
 // ParseAlgorithm reads the policy's word for an algorithm; false where there is none of that name.
 func ParseAlgorithm(text string) (Algorithm, bool) {
 	n, ok := number(algorithmNames[:], text)
