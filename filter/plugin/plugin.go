@@ -29,6 +29,8 @@ type Plugin struct {
 	keys   keys
 	// binder is made of the policy in force.
 	binder *policy.Binder
+	// told is what clients are told of its limits.
+	told   []ratefields.Limit
 	meters meters
 	busy   bool // has seen a request
 	latest *latest
@@ -37,22 +39,22 @@ type Plugin struct {
 	free    []*stream
 
 	// Space that is used again by every request.
-	bounds   []policy.Bound
-	bound    []*control.Key
-	demands  []admission.Demand
-	fields   []host.Header
-	addField func(name, value string)
+	bounds  []policy.Bound
+	bound   []*control.Key
+	demands []admission.Demand
+	fields  []host.Header
+	// addField and addToResponse are methods, made to func values once.
+	addField, addToResponse func(name, value string)
 }
 
 // stream is a request that waits for a decision, or was admitted and waits for its answer to pass by.
 type stream struct {
 	request control.Request
-	limits  []*policy.Limit
+	limits  []*ratefields.Limit
 	grpc    bool
 	// seen says that RequestHeaders is through with it: from then on the proxy is told of a decision by a call.
 	seen    bool
 	decided bool
-	at      instant.Instant
 	out     admission.Output
 }
 
@@ -65,6 +67,7 @@ func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
 func newPlugin(proxy host.Proxy) *Plugin {
 	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, streams: map[host.ContextID]*stream{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
+	p.addToResponse = proxy.AddResponseHeader
 	return p
 }
 
@@ -119,7 +122,7 @@ func (p *Plugin) Stop() bool {
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
 func (p *Plugin) PolicyArrived(next *policy.Policy) {
 	*p.latest = latest{p.config.Cluster, next}
-	p.binder = policy.NewBinder(next)
+	p.binder, p.told = policy.NewBinder(next), ratefields.Limits(next.Limits)
 	p.keys.setPolicy(next)
 }
 
@@ -146,7 +149,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.bound, p.demands = p.bound[:0], p.demands[:0]
 	for _, b := range p.bounds {
 		k := p.keys.get(b)
-		s.limits = append(s.limits, &inForce.Limits[b.Limit])
+		s.limits = append(s.limits, &p.told[b.Limit])
 		p.bound = append(p.bound, k)
 		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: inForce.Limits[b.Limit].RequestCost()})
 	}
@@ -161,7 +164,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 				s.seen = true
 				return host.Pause
 			}
-			return p.conclude(now, s, s.out)
+			return p.conclude(s, s.out)
 		}
 		in.Away, in.Again = true, true
 		out = admission.Step(now, in)
@@ -171,7 +174,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	} else if out.Source == admission.FromCount {
 		p.client.Recount(now, p.bound)
 	}
-	return p.conclude(now, s, out)
+	return p.conclude(s, out)
 }
 
 // wake ticks often enough for deadlines once there are requests.
@@ -200,17 +203,17 @@ func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.
 		s.decided, s.out = true, out // before RequestHeaders has returned
 		return
 	}
-	if p.conclude(now, s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
+	if p.conclude(s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
 		p.dropStream(r.Stream)
 	}
 }
 
 // conclude takes note of a verdict, and answers the request where it is a denial. Only once for a stream: either it is
 // forgotten here, or ResponseHeaders forgets it.
-func (p *Plugin) conclude(now instant.Instant, s *stream, out admission.Output) host.Action {
+func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 	p.meters.decided(out)
 	if out.Verdict == admission.Admit {
-		s.out, s.at = out, now
+		s.out = out
 		return host.Proceed
 	}
 	status, grpcStatus := ratefields.Status(out)
@@ -228,8 +231,9 @@ func (p *Plugin) conclude(now instant.Instant, s *stream, out admission.Output) 
 	return host.Pause
 }
 
-// ResponseHeaders tells an admitted request's client of its limits. The filter's own answers pass by here as well; they
-// say it already.
+// ResponseHeaders tells an admitted request's client of its limits, as of the decision: a reset that is too late by what the
+// upstream took does no harm, and to read the clock again costs as much as a field. The filter's own answers pass by here as
+// well; they say it already.
 func (p *Plugin) ResponseHeaders(id host.ContextID) {
 	s := p.streams[id]
 	if s == nil {
@@ -239,13 +243,7 @@ func (p *Plugin) ResponseHeaders(id host.ContextID) {
 		p.Done(id)
 		return
 	}
-	out := s.out
-	out.Reset -= p.proxy.Now().Sub(s.at)
-	p.fields = p.fields[:0]
-	ratefields.Each(s.limits, out, p.addField)
-	for _, f := range p.fields {
-		p.proxy.AddResponseHeader(f[0], f[1])
-	}
+	ratefields.Each(s.limits, s.out, p.addToResponse)
 	p.dropStream(id)
 }
 

@@ -1,7 +1,10 @@
 // Package ratefields writes what a client is told about its limits: header fields and the body of a denial.
 //
 // RateLimit-Policy and RateLimit follow draft-ietf-httpapi-ratelimit-headers (structured fields, RFC 9651); it is a draft,
-// not an RFC. X-RateLimit-* are the older, widely read three. Every reset is in whole seconds from now, rounded up.
+// not an RFC. A reset is in whole seconds from the decision, rounded up.
+//
+// Each field of an answer is a call into the proxy, about a microsecond of every admitted request. So an answer has these
+// two, and what does not change from request to request is written once for a policy (Limit).
 package ratefields
 
 import (
@@ -30,60 +33,69 @@ func Status(out admission.Output) (http, grpc int) {
 	return StatusTooManyRequests, GRPCResourceExhausted
 }
 
-// Policy gives the value of RateLimit-Policy for the limits that bind a request: an item for each rate, named after its
-// limit, and after its window too where the limit has several. A window of a part of a second is told as a whole one.
-func Policy(limits []*policy.Limit) string {
-	var space [128]byte
-	field := space[:0]
-	for _, l := range limits {
-		for _, rate := range l.Rates {
-			if len(field) > 0 {
-				field = append(field, ", "...)
+// Limit is a limit with what is always told about it.
+type Limit struct {
+	*policy.Limit
+	// policy is its part of RateLimit-Policy: an item for each rate, named after the limit, and after its window too where
+	// the limit has several. A window of a part of a second is told as a whole one.
+	policy string
+	// names are its rates', as structured-field strings.
+	names []string
+}
+
+// Limits prepares a policy's limits, in their order.
+func Limits(limits []policy.Limit) []Limit {
+	told := make([]Limit, len(limits))
+	for i := range limits {
+		l := Limit{Limit: &limits[i]}
+		for j, rate := range l.Rates {
+			name := rateName(l.Limit, rate)
+			l.names = append(l.names, name)
+			if j > 0 {
+				l.policy += ", "
 			}
-			field = appendName(field, l, rate)
-			field = append(field, ";q="...)
-			field = strconv.AppendInt(field, rate.Units, 10)
-			field = append(field, ";w="...)
-			field = strconv.AppendInt(field, Seconds(rate.Window), 10)
+			l.policy += name + ";q=" + strconv.FormatInt(rate.Units, 10) + ";w=" + strconv.FormatInt(Seconds(rate.Window), 10)
 		}
+		told[i] = l
 	}
-	return string(field)
+	return told
 }
 
 // Each gives the header fields about a decision, one call of add for each, in lower case. Where nothing is known of any
 // limit there are none but Retry-After. The limits are the ones whose demands were decided, in their order.
-func Each(limits []*policy.Limit, out admission.Output, add func(name, value string)) {
+func Each(limits []*Limit, out admission.Output, add func(name, value string)) {
 	if out.Verdict == admission.Deny && !out.Never {
 		add("retry-after", strconv.FormatInt(RetryAfter(out), 10))
 	}
 	if out.Demand < 0 || out.Demand >= len(limits) || out.Rate.Window == 0 {
 		return
 	}
-	add("ratelimit-policy", Policy(limits))
-
-	var space [96]byte
-	field := appendName(space[:0], limits[out.Demand], out.Rate)
-	field = append(field, ";r="...)
-	field = strconv.AppendInt(field, out.Remaining, 10)
-	field = append(field, ";t="...)
-	field = strconv.AppendInt(field, Seconds(out.Reset), 10)
-	add("ratelimit", string(field))
-
-	add("x-ratelimit-limit", strconv.FormatInt(out.Rate.Units, 10))
-	add("x-ratelimit-remaining", strconv.FormatInt(out.Remaining, 10))
-	add("x-ratelimit-reset", strconv.FormatInt(Seconds(out.Reset), 10))
+	field := limits[0].policy
+	for _, l := range limits[1:] {
+		field += ", " + l.policy
+	}
+	add("ratelimit-policy", field)
+	add("ratelimit", limits[out.Demand].name(out.Rate)+";r="+strconv.FormatInt(out.Remaining, 10)+
+		";t="+strconv.FormatInt(Seconds(out.Reset), 10))
 }
 
-// appendName writes a rate's name as a structured-field string; limits' names hold nothing that needs escaping.
-func appendName(field []byte, l *policy.Limit, rate limit.Rate) []byte {
-	field = append(field, '"')
-	field = append(field, l.Name...)
-	if len(l.Rates) > 1 {
-		_, window := cutSlash(rate.String())
-		field = append(field, '/')
-		field = append(field, window...)
+// name gives a rate's name. An answer may tell of a rate that the limit had before the policy changed.
+func (l *Limit) name(rate limit.Rate) string {
+	for i := range l.Rates {
+		if l.Rates[i].Window == rate.Window {
+			return l.names[i]
+		}
 	}
-	return append(field, '"')
+	return rateName(l.Limit, rate)
+}
+
+// rateName gives a rate's name as a structured-field string; limits' names hold nothing that needs escaping.
+func rateName(l *policy.Limit, rate limit.Rate) string {
+	if len(l.Rates) == 1 {
+		return `"` + l.Name + `"`
+	}
+	_, window := cutSlash(rate.String())
+	return `"` + l.Name + "/" + window + `"`
 }
 
 func cutSlash(rate string) (units, window string) {
@@ -96,7 +108,7 @@ func cutSlash(rate string) (units, window string) {
 }
 
 // Body gives the body of a denial, in JSON: error, message, limit, retry_after (seconds; null where no wait helps).
-func Body(limits []*policy.Limit, out admission.Output) string {
+func Body(limits []*Limit, out admission.Output) string {
 	name := ""
 	if out.Demand >= 0 && out.Demand < len(limits) {
 		name = limits[out.Demand].Name

@@ -30,7 +30,6 @@ func TestAnswers(t *testing.T) {
 		a := ask(t, i%2, http.MethodGet, "/few", "x-tenant-id", "told")
 		want := map[string]string{
 			"ratelimit-policy": `"few";q=5;w=2`, "ratelimit": `"few";r=` + strconv.Itoa(4-i) + `;t=2`,
-			"x-ratelimit-limit": "5", "x-ratelimit-remaining": strconv.Itoa(4 - i), "x-ratelimit-reset": "2",
 		}
 		if a.status != http.StatusOK || a.body != "hello\n" {
 			t.Fatalf("%d: status %d, %q", i, a.status, a.body)
@@ -48,7 +47,6 @@ func TestAnswers(t *testing.T) {
 	}
 	want := map[string]string{
 		"ratelimit-policy": `"few";q=5;w=2`, "ratelimit": `"few";r=0;t=2`, "retry-after": "2",
-		"x-ratelimit-limit": "5", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "2",
 	}
 	if diff := cmp.Diff(want, rateFields(a)); diff != "" {
 		t.Error(diff)

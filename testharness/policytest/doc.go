@@ -46,7 +46,8 @@
 //
 // and after a status, in any order:
 //
-//	remaining N | limit N | reset N    what x-ratelimit-remaining, -limit and -reset say
+//	remaining N | reset N              what ratelimit says: its parameters r and t
+//	limit N                            what ratelimit-policy says of the limit that ratelimit is about: its parameter q
 //	retry-after N                      what retry-after says
 //	header NAME VALUE | no NAME        a header of the answer; that there is none
 //	body TEXT                          a part of the answer's body

@@ -99,17 +99,60 @@ func parseExpectation(w *words) (expectation, error) {
 	return e, nil
 }
 
-// fields are the words for headers that say a number.
-var fields = map[string]string{
-	"remaining": "x-ratelimit-remaining", "limit": "x-ratelimit-limit", "reset": "x-ratelimit-reset", "retry-after": "retry-after",
+// numbers are the words for what headers say in numbers.
+var numbers = map[string]func(Answer) string{
+	"remaining":   func(a Answer) string { return parameter(header(a, "ratelimit"), "", "r") },
+	"reset":       func(a Answer) string { return parameter(header(a, "ratelimit"), "", "t") },
+	"limit":       func(a Answer) string { return parameter(header(a, "ratelimit-policy"), reported(a), "q") },
+	"retry-after": func(a Answer) string { return header(a, "retry-after") },
+}
+
+// reported gives the name of the limit that ratelimit is about, in its quotes.
+func reported(a Answer) string {
+	name, _, _ := strings.Cut(header(a, "ratelimit"), ";")
+	return name
+}
+
+// parameter gives an integer parameter of a list's item: of the one of that name, of the first where it is empty. Empty where
+// there is none.
+func parameter(list, name, key string) string {
+	at := strings.Index(list, name+";")
+	if at < 0 {
+		return ""
+	}
+	item, _, _ := strings.Cut(list[at:], ",")
+	for part := range strings.SplitSeq(item, ";") {
+		if value, is := strings.CutPrefix(part, key+"="); is {
+			return value
+		}
+	}
+	return ""
+}
+
+func header(a Answer, name string) string {
+	for _, h := range a.Headers {
+		if h[0] == name {
+			return h[1]
+		}
+	}
+	return ""
+}
+
+func checkNumber(name, want string) check {
+	return func(a Answer) string {
+		if got := numbers[name](a); got != want {
+			return fmt.Sprintf("%s is %q, want %q", name, got, want)
+		}
+		return ""
+	}
 }
 
 func parseCheck(w *words) (check, error) {
 	const want = "remaining, limit, reset, retry-after, header, no, body, at-once or within"
 	text, _ := w.next(want)
-	if name, is := fields[text]; is {
+	if numbers[text] != nil {
 		n, err := w.number(text, 0, 1<<53)
-		return checkHeader(name, strconv.Itoa(n)), err
+		return checkNumber(text, strconv.Itoa(n)), err
 	}
 	switch text {
 	case "header":

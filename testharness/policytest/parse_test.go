@@ -95,7 +95,7 @@ func TestWhatIsNotAsExpectedIsTold(t *testing.T) {
 		"at 0s GET / x-tenant-id: a -> 429":                                     "f:12: at 0s on worker 1: it is 200, want 429",
 		"at 0s GET / x-tenant-id: a -> gone":                                    "f:12: at 0s on worker 1: it is 200, want gone",
 		"at 0s 3 times GET / x-tenant-id: a -> 200":                             "f:12: request 3 of 3 at 0s on worker 1: it is 429 ",
-		"at 0s GET / x-tenant-id: a -> 200 remaining 2":                         `f:12: at 0s on worker 1: x-ratelimit-remaining is "1", want "2"`,
+		"at 0s GET / x-tenant-id: a -> 200 remaining 2":                         `f:12: at 0s on worker 1: remaining is "1", want "2"`,
 		"at 0s GET / x-tenant-id: a -> 200 header x y":                          `f:12: at 0s on worker 1: no x, want "y"`,
 		"at 0s GET / x-tenant-id: a -> 200 no ratelimit":                        `f:12: at 0s on worker 1: ratelimit is `,
 		"at 0s GET / x-tenant-id: a -> 200 body x":                              `f:12: at 0s on worker 1: the body is "", want "x" in it`,
