@@ -30,6 +30,7 @@ func (r runner) finish(call *fake.Call, reply fake.Reply)         { r.Finish(cal
 func (r runner) refuse(on bool)                                   { r.Refuse(on) }
 func (r runner) metric(name string) int64                         { return r.Metric(name) }
 func (r runner) log() []string                                    { return r.Log() }
+func (r runner) stop() bool                                       { return r.Stop() }
 func (r runner) misuse() []string                                 { return r.Misuse() }
 func (r runner) request(h []host.Header, p map[string]string) int { return r.Request(h, p) }
 
@@ -105,12 +106,14 @@ func TestRunners(t *testing.T) {
 // notOn are the stories that a runner cannot tell, and why.
 var notOn = map[string]map[string]string{
 	"emulator": {ownAnswer: "the emulator takes the answer's action for the request's, which then counts as sent on"},
-	"wasm":     {ownAnswer: wasmhostAnswers},
-	"tinygo":   {ownAnswer: wasmhostAnswers},
+	"wasm":     {ownAnswer: wasmhostAnswers, shutDown: wasmhostEnds},
+	"tinygo":   {ownAnswer: wasmhostAnswers, shutDown: wasmhostEnds},
 }
 
 const (
 	ownAnswer       = "the proxy's own answer to a paused request ends the pause"
+	shutDown        = "a worker that is shut down gives back what it holds"
+	wasmhostEnds    = "like Envoy, wasmhost ends the calls of a plugin that has gone before they are told of"
 	wasmhostAnswers = "wasmhost has no upstream, and no timeout of the route's, that answers a request before it was sent on"
 )
 

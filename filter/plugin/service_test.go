@@ -35,8 +35,10 @@ type charge struct {
 	worker, call uint64
 	lease        string
 	units        int64
-	at           instant.Instant
-	settled      bool
+	// leased are a lease's units when it was granted; 0 for a strict charge.
+	leased  int64
+	at      instant.Instant
+	settled bool
 }
 
 func newService(p *policy.Policy) *service {
@@ -208,6 +210,8 @@ func (s *service) ahead(now instant.Instant, request *wire.SyncRequest, ask wire
 	if result.Units = min(ask.Want, free) / ask.Min * ask.Min; result.Units > 0 {
 		result.Lease = s.charge(now.Add(leaseFor), request, ask, result.Units)
 		result.EndIn = leaseFor
+		all := s.charges[ask.KeyRef]
+		all[len(all)-1].leased = result.Units
 	}
 	result.Remaining = free - result.Units
 	if ask.Want-result.Units >= ask.Min {

@@ -43,6 +43,9 @@ type Runner interface {
 	Log() []string
 	// Misuse lists what the filter did that a proxy would not forgive, and its traps.
 	Misuse() []string
+	// Stop tells the plugin that it is shut down, and says whether it may go at once. Of it only Calls, Finish and Misuse are
+	// of use afterwards; no proxy tells it of a call's end any more.
+	Stop() bool
 	// Close ends it; nothing else is called afterwards.
 	Close()
 }

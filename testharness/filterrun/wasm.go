@@ -215,6 +215,9 @@ func (w *Wasm) Misuse() []string {
 	return lines
 }
 
+// Stop implements Runner.
+func (w *Wasm) Stop() bool { return w.host.Worker(0).Stop() }
+
 // Close implements Runner.
 func (w *Wasm) Close() {
 	if w.host != nil {

@@ -282,6 +282,9 @@ func (e *emulated) Log() []string {
 // Misuse implements filterrun.Runner. What a filter did twice the emulator does not notice.
 func (e *emulated) Misuse() []string { return e.faults }
 
+// Stop implements filterrun.Runner.
+func (e *emulated) Stop() bool { return e.FinishVM() }
+
 // Close implements filterrun.Runner.
 func (e *emulated) Close() {
 	if e.reset != nil {

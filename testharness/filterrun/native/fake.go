@@ -108,5 +108,8 @@ func (n *onFake) Log() []string { return n.proxy.Lines }
 // Misuse implements filterrun.Runner.
 func (n *onFake) Misuse() []string { return n.proxy.Misuse }
 
+// Stop implements filterrun.Runner.
+func (n *onFake) Stop() bool { return n.plugin.Stop() }
+
 // Close implements filterrun.Runner.
 func (*onFake) Close() {}
