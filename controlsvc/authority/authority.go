@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/shared/instant"
+	"sluice/shared/limit"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
 )
@@ -60,7 +61,13 @@ type Authority struct {
 // ruleBook is a policy with its limits by name.
 type ruleBook struct {
 	policy *policy.Policy
-	limits map[string]*policy.Limit
+	limits map[string]booked
+}
+
+// booked is a limit, and a rate for each window that keys of it may be counted in.
+type booked struct {
+	limit *policy.Limit
+	all   []limit.Rate
 }
 
 // New gives an authority without a policy; SetPolicy has to follow.
@@ -82,9 +89,10 @@ func (nobody) Leaked(int)                          {}
 
 // SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
 func (a *Authority) SetPolicy(p *policy.Policy) {
-	book := &ruleBook{policy: p, limits: make(map[string]*policy.Limit, len(p.Limits))}
+	book := &ruleBook{policy: p, limits: make(map[string]booked, len(p.Limits))}
 	for i := range p.Limits {
-		book.limits[p.Limits[i].Name] = &p.Limits[i]
+		l := &p.Limits[i]
+		book.limits[l.Name] = booked{limit: l, all: l.AllRates()}
 	}
 	a.inForce.Store(book)
 }
@@ -161,11 +169,28 @@ func callName(worker, call uint64) string {
 	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
 }
 
-// key gives the key as the store knows it; false where the policy has no such limit.
-func (b *ruleBook) key(ref wire.KeyRef) (Key, *policy.Limit, bool) {
-	l, found := b.limits[ref.Limit]
-	if !found {
+// key gives the key that an ask is for as the store knows it, with the rates that hold for it; false where the policy has
+// no such limit, or does not limit the key.
+func (b *ruleBook) key(ask *wire.Ask) (Key, *policy.Limit, bool) {
+	found, is := b.limits[ask.Limit]
+	if !is {
 		return Key{}, nil, false
 	}
-	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ref.Key), Algorithm: l.Algorithm, Rates: l.Rates}, l, true
+	l := found.limit
+	rule := l.Rule(ask.Plan, ask.Key)
+	if rule.Unlimited {
+		return Key{}, nil, false
+	}
+	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ask.Key), Algorithm: l.Algorithm, Rates: rule.Rates}, l, true
+}
+
+// everyCount gives the key with all windows that it may be counted in, whatever plan it was in when units of it were
+// granted; false where the policy has no such limit, or one that limits nobody.
+func (b *ruleBook) everyCount(ref wire.KeyRef) (Key, bool) {
+	found, is := b.limits[ref.Limit]
+	if !is || len(found.all) == 0 {
+		return Key{}, false
+	}
+	l := found.limit
+	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ref.Key), Algorithm: l.Algorithm, Rates: found.all}, true
 }

@@ -57,7 +57,7 @@ func (a *Authority) settle(ctx context.Context, book *ruleBook, settles []wire.S
 	var b batch[Settle]
 	for i := range settles {
 		s := &settles[i]
-		key, _, known := book.key(s.KeyRef)
+		key, known := book.everyCount(s.KeyRef)
 		if !known || !validName(s.Lease, maxLeaseLength) || !policy.ValidKey(s.Key) ||
 			s.Unused < 0 || s.Unused > limit.MaxUnits || !validUses(s.Uses) {
 			continue
@@ -77,7 +77,7 @@ func (a *Authority) cancel(ctx context.Context, book *ruleBook, worker uint64, a
 			continue
 		}
 		for _, ref := range abandoned[i].Keys {
-			key, _, known := book.key(ref)
+			key, known := book.everyCount(ref)
 			if !known || !policy.ValidKey(ref.Key) {
 				continue
 			}
@@ -92,7 +92,7 @@ func (a *Authority) record(ctx context.Context, book *ruleBook, worker uint64, r
 	var b batch[Record]
 	for i := range records {
 		r := &records[i]
-		key, _, known := book.key(r.KeyRef)
+		key, known := book.everyCount(r.KeyRef)
 		if !known || !policy.ValidKey(r.Key) || len(r.Uses) == 0 || !validUses(r.Uses) {
 			continue
 		}

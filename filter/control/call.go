@@ -131,7 +131,7 @@ func (c *Client) ask(now instant.Instant, cl *call, g *group, number uint32, ask
 			want += k.Admission.Expected(now)
 		}
 		asks = append(asks, wire.Ask{
-			KeyRef: k.Ref, Min: cost, Waiting: uint32(g.members.n), Group: number,
+			KeyRef: k.Ref, Plan: k.plan(), Min: cost, Waiting: uint32(g.members.n), Group: number,
 			Want: min(want, wire.MaxUnits) / cost * cost,
 		})
 	}

@@ -77,7 +77,7 @@ func (c *Client) askCounts(now instant.Instant, cl *call, asks []wire.Ask) []wir
 		k.underWay = cl
 		k.groups++ // it is in use until the call has ended
 		cl.counted = append(cl.counted, counted{key: k, total: k.total})
-		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: k.cost()})
+		asks = append(asks, wire.Ask{KeyRef: k.Ref, Plan: k.plan(), Min: k.cost()})
 	}
 	clearKeys(c.counts[len(kept):])
 	c.counts = kept

@@ -37,10 +37,13 @@ type Key struct {
 }
 
 // NewKey gives a key that nothing is known of. The reference's texts are kept.
-func (c *Client) NewKey(ref wire.KeyRef, l *policy.Limit) *Key {
+func (c *Client) NewKey(ref wire.KeyRef, rule policy.Rule) *Key {
 	c.lastKey++
-	return &Key{Ref: ref, Admission: admission.NewKey(l), serial: c.lastKey}
+	return &Key{Ref: ref, Admission: admission.NewKey(rule), serial: c.lastKey}
 }
+
+// plan is what the service is told of which rule holds for the key.
+func (k *Key) plan() string { return k.Admission.Rule().Plan }
 
 // InUse says whether a paused request needs the key: it must not be forgotten then.
 func (k *Key) InUse() bool { return k.groups > 0 }
@@ -48,7 +51,7 @@ func (k *Key) InUse() bool { return k.groups > 0 }
 // reportWithin is how soon what concerns the key is to be reported.
 func (k *Key) reportWithin() time.Duration {
 	within := maxReportDelay
-	for _, rate := range k.Admission.Limit().Rates {
+	for _, rate := range k.Admission.Rule().Rates {
 		within = min(within, rate.Window/4)
 	}
 	return within
@@ -57,7 +60,7 @@ func (k *Key) reportWithin() time.Duration {
 // longestWindow is for how long units of the key count at most.
 func (k *Key) longestWindow() time.Duration {
 	var longest time.Duration
-	for _, rate := range k.Admission.Limit().Rates {
+	for _, rate := range k.Admission.Rule().Rates {
 		longest = max(longest, rate.Window)
 	}
 	return longest

@@ -70,7 +70,7 @@ func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
 	for i := range parts {
 		k.groups++ // it is in use until the call has ended
 		cl.ahead = append(cl.ahead, k)
-		asks = append(asks, wire.Ask{KeyRef: k.Ref, Min: cost, Want: (requests + i) / parts * cost})
+		asks = append(asks, wire.Ask{KeyRef: k.Ref, Plan: k.plan(), Min: cost, Want: (requests + i) / parts * cost})
 	}
 	return asks
 }

@@ -15,7 +15,7 @@ import (
 func TestReportsAreBounded(t *testing.T) {
 	l := &policy.Limit{Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: time.Minute}}}
 	newKey := func(i int) *Key {
-		return &Key{Ref: wire.KeyRef{Limit: "tenant", Key: strconv.Itoa(i)}, Admission: admission.NewKey(l)}
+		return &Key{Ref: wire.KeyRef{Limit: "tenant", Key: strconv.Itoa(i)}, Admission: admission.NewKey(l.Rule("", ""))}
 	}
 	var counts Counts
 	q := newReports()
@@ -56,7 +56,7 @@ func TestReportsAreBounded(t *testing.T) {
 func TestARecordTellsWhenUnitsWereSpent(t *testing.T) {
 	const window, every = 10 * time.Second, time.Millisecond
 	l := &policy.Limit{Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: window}}}
-	k := &Key{Admission: admission.NewKey(l)}
+	k := &Key{Admission: admission.NewKey(l.Rule("", ""))}
 	var counts Counts
 	q := newReports()
 	now := instant.Instant(0)

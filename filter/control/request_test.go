@@ -17,7 +17,7 @@ func TestGroupsOfOneHash(t *testing.T) {
 		l := &policy.Limit{Name: "l", Rates: []limit.Rate{{Units: 1, Window: time.Second}}}
 		var all []*Key
 		for range 4 {
-			all = append(all, &Key{Admission: admission.NewKey(l), serial: 7}) // one serial: every hash is the same
+			all = append(all, &Key{Admission: admission.NewKey(l.Rule("", "")), serial: 7}) // one serial: every hash is the same
 		}
 		q := groups{byHash: map[uint64]*group{}}
 		waiting := map[*Key]*group{}

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"sluice/filter/control"
+	"sluice/shared/instant"
 	"sluice/shared/policy"
+	"sluice/shared/ratefields"
 	"sluice/shared/wire"
 )
 
@@ -28,6 +30,8 @@ type keys struct {
 // table holds the keys of one limit. A limit that is gone is nil, and its keys go.
 type table struct {
 	limit *policy.Limit
+	// told is what clients are told of the limit's own rule, and of those of its plans.
+	told  []*ratefields.Limit
 	byKey map[string]*entry
 }
 
@@ -41,40 +45,53 @@ type entry struct {
 	table        *table
 	newer, older *entry
 	bound        string // its name in the table
+	told         *ratefields.Limit
 }
 
 // get gives the key of a limit, made now where it is not known. The text may be lent.
-func (t *keys) get(b policy.Bound) *control.Key {
+func (t *keys) get(now instant.Instant, b *policy.Bound) *entry {
 	in := t.tables[b.Limit]
 	if e := in.byKey[b.Key]; e != nil {
+		e.follow(now, b.Rule)
 		t.touch(e)
-		return e.key
+		return e
 	}
 	text := strings.Clone(b.Key)
 	e := &entry{
-		key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, in.limit),
-		table: in, bound: text,
+		key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, b.Rule),
+		table: in, bound: text, told: in.tell(b.Rule),
 	}
 	t.shrink()
 	in.byKey[text] = e
 	t.link(e)
 	t.n++
-	return e.key
+	return e
 }
 
-// touch takes an entry over to the policy in force, and counts it as used now.
+// touch counts an entry as used now.
 func (t *keys) touch(e *entry) {
-	e.refresh()
 	if t.newest != e {
 		t.unlink(e)
 		t.link(e)
 	}
 }
 
-func (e *entry) refresh() {
-	if l := e.table.limit; l != nil && e.key.Admission.Limit() != l {
-		e.key.Admission.SetLimit(l)
+// follow puts the key under the rule that holds for it now.
+func (e *entry) follow(now instant.Instant, rule policy.Rule) {
+	if !rule.Same(e.key.Admission.Rule()) {
+		e.key.Admission.SetRule(now, rule)
+		e.told = e.table.tell(rule)
 	}
+}
+
+// tell gives what clients are told of a rule. Of a key with an override it is its own.
+func (in *table) tell(rule policy.Rule) *ratefields.Limit {
+	for _, told := range in.told {
+		if rule.Same(&told.Rule) {
+			return told
+		}
+	}
+	return ratefields.New(rule)
 }
 
 func (t *keys) link(e *entry) {
@@ -143,7 +160,7 @@ func (t *keys) setPolicy(p *policy.Policy) {
 		} else {
 			t.tables[i] = &table{byKey: map[string]*entry{}}
 		}
-		t.tables[i].limit = l
+		t.tables[i].setLimit(l)
 	}
 	for _, gone := range tables {
 		if gone != nil {
@@ -153,16 +170,29 @@ func (t *keys) setPolicy(p *policy.Policy) {
 	t.sweep, t.unswept = t.oldest, t.n
 }
 
+func (in *table) setLimit(l *policy.Limit) {
+	in.limit = l
+	in.told = append(in.told[:0:0], ratefields.New(l.Rule("", "")))
+	for i := range l.Plans {
+		in.told = append(in.told, ratefields.New(l.Rule(l.Plans[i].Name, "")))
+	}
+}
+
 // tick takes up to step more keys over to a new policy.
-func (t *keys) tick(step int) {
+func (t *keys) tick(now instant.Instant, step int) {
 	for i := 0; i < step && t.sweep != nil && t.unswept > 0; i++ {
 		e := t.sweep
 		t.sweep = e.newer
 		t.unswept--
 		if e.table.limit == nil {
 			t.drop(e)
+			continue
+		}
+		rule := e.table.limit.Rule(e.key.Admission.Rule().Plan, e.bound)
+		if rule.Unlimited {
+			t.drop(e)
 		} else {
-			e.refresh()
+			e.follow(now, rule)
 		}
 	}
 }

@@ -65,14 +65,14 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 				}
 				want = kept
 			case 1:
-				k.tick(1)
+				k.tick(0, 1)
 			default:
 				if len(p.Limits) == 0 {
 					continue
 				}
 				i := rapid.IntRange(0, len(p.Limits)-1).Draw(rt, "limit")
 				text := strconv.Itoa(rapid.IntRange(0, 3).Draw(rt, "key"))
-				got := k.get(policy.Bound{Limit: i, Key: text})
+				got := k.get(0, &policy.Bound{Limit: i, Key: text, Rule: p.Limits[i].Rule("", text)}).key
 				if got.Ref.Limit != p.Limits[i].Name || got.Ref.Key != text || got.Admission.Limit() != &p.Limits[i] {
 					rt.Fatalf("key %s/%s of %v", got.Ref.Limit, got.Ref.Key, got.Admission.Limit())
 				}
@@ -82,7 +82,7 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 			checkKeys(rt, k, most)
 		}
 		for range most {
-			k.tick(1)
+			k.tick(0, 1)
 		}
 		var got twin
 		for e := k.oldest; e != nil; e = e.newer {

@@ -29,8 +29,6 @@ type Plugin struct {
 	keys   keys
 	// binder is made of the policy in force.
 	binder *policy.Binder
-	// told is what clients are told of its limits.
-	told   []ratefields.Limit
 	meters meters
 	busy   bool // has seen a request
 	latest *latest
@@ -100,7 +98,7 @@ func (p *Plugin) Tick() {
 		return
 	}
 	p.client.Tick()
-	p.keys.tick(sweepStep)
+	p.keys.tick(p.proxy.Now(), sweepStep)
 	p.meters.publish(p.proxy, &p.client.Counts, p.keys.n)
 }
 
@@ -122,7 +120,7 @@ func (p *Plugin) Stop() bool {
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
 func (p *Plugin) PolicyArrived(next *policy.Policy) {
 	*p.latest = latest{p.config.Cluster, next}
-	p.binder, p.told = policy.NewBinder(next), ratefields.Limits(next.Limits)
+	p.binder = policy.NewBinder(next)
 	p.keys.setPolicy(next)
 }
 
@@ -147,11 +145,13 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	now := p.proxy.Now()
 	s := p.newStream(id)
 	p.bound, p.demands = p.bound[:0], p.demands[:0]
-	for _, b := range p.bounds {
-		k := p.keys.get(b)
-		s.limits = append(s.limits, &p.told[b.Limit])
+	for i := range p.bounds {
+		b := &p.bounds[i]
+		e := p.keys.get(now, b)
+		s.limits = append(s.limits, e.told)
+		k := e.key
 		p.bound = append(p.bound, k)
-		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: inForce.Limits[b.Limit].RequestCost()})
+		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: b.Cost})
 	}
 	in := p.client.Input(p.demands)
 	out := admission.Step(now, in)
@@ -282,7 +282,7 @@ func (p *Plugin) dropStream(id host.ContextID) {
 	}
 	delete(p.streams, id)
 	for i := range s.limits {
-		s.limits[i] = nil
+		s.limits[i] = policy.Rule{}
 	}
 	*s = stream{limits: s.limits[:0]}
 	if len(p.free) < maxFree {

@@ -195,8 +195,8 @@ func (d Demand) deny(now instant.Instant) (Output, bool) {
 	k := d.Key
 	if i := k.tooLarge(d.Cost); i >= 0 {
 		return Output{
-			Verdict: Deny, Source: FromPolicy, Rate: k.limit.Rates[i], Never: true,
-			Remaining: max(0, k.limit.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
+			Verdict: Deny, Source: FromPolicy, Rate: k.rule.Rates[i], Never: true,
+			Remaining: max(0, k.rule.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
 		}, true
 	}
 	if in, is := k.startsIn(now, d.Cost); is {
@@ -211,7 +211,7 @@ func (d Demand) deny(now instant.Instant) (Output, bool) {
 		return out, true
 	}
 	if i := k.loggedOut(now, d.Cost); i >= 0 {
-		rate := k.limit.Rates[i]
+		rate := k.rule.Rates[i]
 		return Output{
 			Verdict: Deny, Source: FromLog, Rate: rate,
 			Remaining:  max(0, rate.Units-k.logs[i].AtMost(now)),
@@ -231,9 +231,9 @@ func (k *Key) report(now instant.Instant) Output {
 func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
 	k := d.Key
 	out := Output{Verdict: Admit, Source: FromFallback, Remaining: limit.MaxUnits}
-	for i, rate := range k.limit.Rates {
+	for i, rate := range k.rule.Rates {
 		share := rate
-		if k.limit.OnUnavailable == limit.Local {
+		if k.rule.Limit.OnUnavailable == limit.Local {
 			share.Units = Share(rate.Units, workers, rank)
 		}
 		log := &k.logs[i]
@@ -241,9 +241,9 @@ func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
 		left := share.Units - log.AtMost(now)
 		one.Remaining = max(0, left-d.Cost)
 		switch {
-		case k.limit.OnUnavailable == limit.Deny:
+		case k.rule.Limit.OnUnavailable == limit.Deny:
 			one.Verdict, one.Unavailable, one.RetryAfter = Deny, true, unavailableRetry
-		case k.limit.OnUnavailable == limit.Local && left < d.Cost:
+		case k.rule.Limit.OnUnavailable == limit.Local && left < d.Cost:
 			one.Verdict, one.Remaining = Deny, max(0, left)
 			one.RetryAfter = log.FallsTo(share.Units-d.Cost, now, 0)
 			// A cost above the share may still pass when the service is back.

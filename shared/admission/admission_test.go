@@ -54,11 +54,11 @@ func want(t *testing.T, what string, got admission.Output, verdict admission.Ver
 
 func TestNothingIsKnownAtFirst(t *testing.T) {
 	want(t, "no limit", admission.Step(0, admission.Input{}), admission.Admit, admission.FromPolicy)
-	want(t, "a new key", admission.Step(0, one(admission.NewKey(tenPerSecond()))), admission.Ask, 0)
+	want(t, "a new key", admission.Step(0, one(admission.NewKey(tenPerSecond().Rule("", "")))), admission.Ask, 0)
 }
 
 func TestStandingDenialEndsWithTheStores(t *testing.T) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	// The store executed somewhere between 100 ms and 140 ms, and denies for 500 ms.
 	out := answer(100*milli, 140*milli, one(k), denied(500*time.Millisecond, 500*time.Millisecond))
 	want(t, "the store's denial", out, admission.Deny, admission.FromStore)
@@ -85,7 +85,7 @@ func TestStandingDenialEndsWithTheStores(t *testing.T) {
 func TestADenialBindsOnlyWhatCostsAsMuch(t *testing.T) {
 	l := tenPerSecond()
 	l.Rates[0].Units = 100
-	k := admission.NewKey(l)
+	k := admission.NewKey(l.Rule("", ""))
 	five := admission.Input{Demands: []admission.Demand{{Key: k, Cost: 5}}}
 	answer(0, 0, five, denied(time.Second/2, time.Second/2))
 	want(t, "as dear", admission.Step(milli, five), admission.Deny, admission.FromDenial)
@@ -99,12 +99,12 @@ func TestADenialBindsOnlyWhatCostsAsMuch(t *testing.T) {
 func TestEveryLocalDenialIsAskedAgainWithinFiveSeconds(t *testing.T) {
 	l := tenPerSecond()
 	l.Rates[0].Window = time.Hour
-	k := admission.NewKey(l)
+	k := admission.NewKey(l.Rule("", ""))
 	answer(0, 0, one(k), denied(time.Hour, time.Hour))
 	want(t, "before 5 s", admission.Step(5*second-1, one(k)), admission.Deny, admission.FromDenial)
 	want(t, "at 5 s", admission.Step(5*second, one(k)), admission.Ask, 0)
 
-	full := admission.NewKey(l)
+	full := admission.NewKey(l.Rule("", ""))
 	a := admission.NewAnswer(0, 0, one(full), []wire.AskResult{granted(10, 0)})
 	for range 10 {
 		want(t, "one of ten", a.Next(), admission.Admit, admission.FromStore)
@@ -114,7 +114,7 @@ func TestEveryLocalDenialIsAskedAgainWithinFiveSeconds(t *testing.T) {
 }
 
 func TestOwnLogDenies(t *testing.T) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	a := admission.NewAnswer(100*milli, 130*milli, one(k), []wire.AskResult{granted(10, 0)})
 	for i := range 10 {
 		out := a.Next()
@@ -164,7 +164,7 @@ func TestWhatCostsMoreThanTheBurst(t *testing.T) {
 }
 
 func TestWhatCostsMoreThanTheLimit(t *testing.T) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	out := admission.Step(0, admission.Input{Demands: []admission.Demand{{Key: k, Cost: 11}}})
 	want(t, "cost 11 under 10/s", out, admission.Deny, admission.FromPolicy)
 	if !out.Never || out.RetryAfter != 0 || out.Remaining != 10 {
@@ -173,7 +173,7 @@ func TestWhatCostsMoreThanTheLimit(t *testing.T) {
 }
 
 func TestSeveralLimitsAreAllOrNothing(t *testing.T) {
-	a, b := admission.NewKey(tenPerSecond()), admission.NewKey(tenPerSecond())
+	a, b := admission.NewKey(tenPerSecond().Rule("", "")), admission.NewKey(tenPerSecond().Rule("", ""))
 	in := admission.Input{Demands: []admission.Demand{{Key: a, Cost: 1}, {Key: b, Cost: 2}}}
 	// Two requests asked; the store had units for one of them, and the second limit denies the other.
 	partial := granted(2, 1)
@@ -212,7 +212,7 @@ func TestGarbageNeverAdmits(t *testing.T) {
 		"an ask the service calls invalid": {{Units: 1}, {Problem: wire.InvalidAsk}},
 	} {
 		in := admission.Input{Demands: []admission.Demand{
-			{Key: admission.NewKey(deny), Cost: 1}, {Key: admission.NewKey(deny), Cost: 2},
+			{Key: admission.NewKey(deny.Rule("", "")), Cost: 1}, {Key: admission.NewKey(deny.Rule("", "")), Cost: 2},
 		}}
 		if out := admission.NewAnswer(0, 0, in, results).Next(); out.Verdict != admission.Deny {
 			t.Errorf("%s: verdict %d, want a denial", name, out.Verdict)
@@ -221,7 +221,7 @@ func TestGarbageNeverAdmits(t *testing.T) {
 }
 
 func TestSurplusIsGivenBackAndEndsTheDenial(t *testing.T) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	last := granted(2, 0)
 	last.Denied, last.Denial = true, wire.Denial{DenyFor: time.Second / 2, RetryAfter: time.Second / 2}
 	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{last})
@@ -251,7 +251,7 @@ func TestWhileTheServiceIsAway(t *testing.T) {
 	} {
 		l := tenPerSecond()
 		l.OnUnavailable = c.choice
-		in := one(admission.NewKey(l))
+		in := one(admission.NewKey(l.Rule("", "")))
 		in.Away, in.Workers, in.Rank = true, c.workers, c.rank
 		admitted := 0
 		for i := range 20 {
@@ -276,7 +276,7 @@ func TestAStoresProblemIsAFallbackForItsLimitAlone(t *testing.T) {
 	allow := tenPerSecond()
 	allow.OnUnavailable = limit.Allow
 	in := admission.Input{Demands: []admission.Demand{
-		{Key: admission.NewKey(tenPerSecond()), Cost: 1}, {Key: admission.NewKey(allow), Cost: 1},
+		{Key: admission.NewKey(tenPerSecond().Rule("", "")), Cost: 1}, {Key: admission.NewKey(allow.Rule("", "")), Cost: 1},
 	}}
 	problem := wire.AskResult{Problem: wire.StoreProblem}
 	want(t, "the other limit grants",
@@ -302,26 +302,26 @@ func TestSharesAddUp(t *testing.T) {
 }
 
 func TestAChangedLimitKeepsItsCounts(t *testing.T) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{granted(10, 0)})
 	for range 10 {
 		a.Next()
 	}
 	raised := tenPerSecond()
 	raised.Rates = []limit.Rate{{Units: 20, Window: time.Second}}
-	k.SetLimit(raised)
+	k.SetRule(0, raised.Rule("", ""))
 	want(t, "just raised", admission.Step(milli, one(k)), admission.Ask, 0)
 	answer(milli, milli, one(k), granted(1, 9))
 	lowered := tenPerSecond()
 	lowered.Rates = []limit.Rate{{Units: 5, Window: time.Second}, {Units: 100, Window: time.Minute}}
-	k.SetLimit(lowered)
+	k.SetRule(0, lowered.Rule("", ""))
 	in := one(k)
 	in.Away = true
 	want(t, "lowered below what was spent", admission.Step(2*milli, in), admission.Deny, admission.FromFallback)
 }
 
 func BenchmarkStepStandingDenial(b *testing.B) {
-	k := admission.NewKey(tenPerSecond())
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	in := one(k)
 	answer(0, 0, in, denied(4*time.Second, 4*time.Second))
 	b.ReportAllocs()
@@ -335,7 +335,7 @@ func BenchmarkStepStandingDenial(b *testing.B) {
 func BenchmarkStepOwnLog(b *testing.B) {
 	l := tenPerSecond()
 	l.Rates[0].Units = 1000
-	k := admission.NewKey(l)
+	k := admission.NewKey(l.Rule("", ""))
 	in := one(k)
 	a := admission.NewAnswer(0, 0, in, []wire.AskResult{granted(1000, 0)})
 	for range 1000 {

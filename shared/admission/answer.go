@@ -51,7 +51,7 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 
 // Hold takes the store's answer to an ask that no request waits for: a lease for those to come, or a denial.
 func (k *Key) Hold(sent, received instant.Instant, result wire.AskResult) {
-	NewAnswer(sent, received, Input{Demands: []Demand{{Key: k, Cost: k.limit.RequestCost()}}}, []wire.AskResult{result})
+	NewAnswer(sent, received, Input{Demands: []Demand{{Key: k, Cost: k.rule.Limit.RequestCost()}}}, []wire.AskResult{result})
 }
 
 // Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not

@@ -29,12 +29,12 @@ type count struct {
 }
 
 // async says whether the key is decided by the count.
-func (k *Key) async() bool { return k.limit.Mode == limit.Async }
+func (k *Key) async() bool { return k.rule.Limit.Mode == limit.Async }
 
 // shortest gives the shortest window of the key's rates.
 func (k *Key) shortest() time.Duration {
-	window := k.limit.Rates[0].Window
-	for _, rate := range k.limit.Rates {
+	window := k.rule.Rates[0].Window
+	for _, rate := range k.rule.Rates {
 		window = min(window, rate.Window)
 	}
 	return window
@@ -48,7 +48,10 @@ func (k *Key) RecountEvery() time.Duration {
 // HoldCount takes the store's answer to an ask for how the key stands; uncounted is the units that this worker has admitted
 // and that the store had not been told of when it answered.
 func (k *Key) HoldCount(sent, received instant.Instant, uncounted int64, result *wire.AskResult) {
-	cost := k.limit.RequestCost()
+	if sent < k.ruled {
+		return // of another rule
+	}
+	cost := k.rule.Limit.RequestCost()
 	k.denial = denial{}
 	k.hear(sent, received, cost, result)
 	k.count = count{known: true, heard: sent, free: result.Remaining - uncounted}
@@ -67,7 +70,7 @@ func (k *Key) countFree(now instant.Instant) int64 {
 		return c.free
 	}
 	free := int64(limit.MaxUnits)
-	for i, rate := range k.limit.Rates {
+	for i, rate := range k.rule.Rates {
 		free = min(free, rate.Units-k.logs[i].AtMost(now))
 	}
 	return free
@@ -100,7 +103,7 @@ func (d Demand) denyCounted(now instant.Instant) (Output, bool) {
 func (k *Key) countReport(now instant.Instant, free int64) Output {
 	out := k.report(now)
 	if !k.count.known {
-		out.Rate, out.Reset = k.limit.Rates[0], k.logs[0].EmptyIn(now)
+		out.Rate, out.Reset = k.rule.Rates[0], k.logs[0].EmptyIn(now)
 	}
 	out.Remaining = max(0, free)
 	return out

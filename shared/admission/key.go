@@ -16,8 +16,10 @@ const ReaskAfter = 5 * time.Second
 
 // Key is what one worker knows of one key: what it spent itself, and what the store last said.
 type Key struct {
-	limit *policy.Limit
-	// logs holds a log for each of the limit's rates, in their order.
+	rule policy.Rule
+	// ruled is when the key came under its rule; what was asked before then was asked under another.
+	ruled instant.Instant
+	// logs holds a log for each of the rule's rates, in their order.
 	logs []slidinglog.Log
 	// heard is when the call was sent that the store last answered; nothing is denied locally on older grounds.
 	heard    instant.Instant
@@ -54,23 +56,26 @@ type state struct {
 	emptyAt   instant.Instant
 }
 
-// NewKey gives the state of a key that nothing is known of. The limit is shared and never written to.
-func NewKey(l *policy.Limit) *Key {
+// NewKey gives the state of a key that nothing is known of. The rule's limit and rates are shared and never written to.
+func NewKey(rule policy.Rule) *Key {
 	k := &Key{}
-	k.SetLimit(l)
+	k.SetRule(0, rule)
 	return k
 }
 
 // Limit gives the limit that the key is under.
-func (k *Key) Limit() *policy.Limit { return k.limit }
+func (k *Key) Limit() *policy.Limit { return k.rule.Limit }
 
-// SetLimit puts the key under a changed limit. Counts of the windows that stay are kept; the store is asked again before
-// anything is denied.
-func (k *Key) SetLimit(l *policy.Limit) {
+// Rule gives what holds for the key.
+func (k *Key) Rule() *policy.Rule { return &k.rule }
+
+// SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept; the store is
+// asked again before anything is denied.
+func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 	old := k.logs
-	k.limit = l
-	k.logs = make([]slidinglog.Log, len(l.Rates))
-	for i, rate := range l.Rates {
+	k.rule, k.ruled = rule, now
+	k.logs = make([]slidinglog.Log, len(rule.Rates))
+	for i, rate := range rule.Rates {
 		k.logs[i] = slidinglog.New(rate.Window)
 		for j := range old {
 			if old[j].Window() == rate.Window {
@@ -81,7 +86,7 @@ func (k *Key) SetLimit(l *policy.Limit) {
 	k.denial, k.count = denial{}, count{}
 	k.hasHeard = false
 	k.demand.width = min(max(k.shortest()/8, minDemandWidth), maxDemandWidth)
-	if l.Mode != limit.Lease {
+	if rule.Limit.Mode != limit.Lease {
 		k.GiveBack()
 	}
 }
@@ -108,12 +113,15 @@ func (k *Key) TakeFallback() int64 {
 
 // hear takes what the store says of the key, in answer to an ask for requests of the cost each.
 func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskResult) {
-	k.heard, k.hasHeard = sent, true
 	k.state = state{
 		rate:      limit.Rate{Units: result.Limit, Window: result.Window},
 		remaining: result.Remaining,
 		emptyAt:   received.Add(result.Reset),
 	}
+	if sent < k.ruled {
+		return // it denies by what does not hold any more
+	}
+	k.heard, k.hasHeard = sent, true
 	if !result.Denied {
 		if k.denial.cost <= cost {
 			k.denial = denial{}
@@ -148,10 +156,10 @@ func (k *Key) standing(now instant.Instant, cost int64) bool {
 // counts in the store at least as long: the store would deny as well. Not so where units come back before a window is over,
 // at the boundary of fixed windows or out of a bucket that fills again.
 func (k *Key) loggedOut(now instant.Instant, cost int64) int {
-	if !k.limit.Algorithm.NeverOver() || !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
+	if !k.rule.Limit.Algorithm.NeverOver() || !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
 		return -1
 	}
-	for i, rate := range k.limit.Rates {
+	for i, rate := range k.rule.Rates {
 		if k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-cost {
 			return i
 		}
@@ -161,7 +169,7 @@ func (k *Key) loggedOut(now instant.Instant, cost int64) int {
 
 // tooLarge gives a rate that a request of the cost could never meet; -1 for none.
 func (k *Key) tooLarge(cost int64) int {
-	for i, rate := range k.limit.Rates {
+	for i, rate := range k.rule.Rates {
 		if cost > rate.Most() {
 			return i
 		}

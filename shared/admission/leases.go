@@ -22,7 +22,7 @@ const (
 const endNoticed = 40 * time.Millisecond
 
 // leased says whether the key's units may come from leases.
-func (k *Key) leased() bool { return k.limit.Mode == limit.Lease }
+func (k *Key) leased() bool { return k.rule.Limit.Mode == limit.Lease }
 
 // free gives the units that may be spent of the worker's own accord.
 func (k *Key) free(now instant.Instant) (units int64) {
@@ -129,12 +129,12 @@ func (k *Key) TakeRetired() []lease.Retired {
 // Ahead gives how many units to ask for before any request needs them; 0 for none. Ahead of time is twice round, the time
 // from an ask to its answer and as much again: a lease that will be spent or over by then is followed by another one.
 func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
-	if !k.leased() || len(k.leases) == 0 || k.standing(now, k.limit.RequestCost()) {
+	if !k.leased() || len(k.leases) == 0 || k.standing(now, k.rule.Limit.RequestCost()) {
 		return 0
 	}
 	// A lease's end is noticed by the next request or the next tick, whichever comes first.
 	soon := now.Add(max(4*round, min(endNoticed, k.ttl/4)))
-	spare := 2 * k.limit.RequestCost() // demand comes in lumps
+	spare := 2 * k.rule.Limit.RequestCost() // demand comes in lumps
 	var units int64
 	for _, l := range k.leases {
 		if l.From > now {
@@ -156,7 +156,7 @@ func (k *Key) Expected(now instant.Instant) int64 {
 	ttl := k.ttl
 	switch {
 	case ttl == 0:
-		ttl = k.limit.Rates[0].Window / 20
+		ttl = k.rule.Rates[0].Window / 20
 	case k.scarce:
 		ttl /= 2
 	}

@@ -26,7 +26,7 @@ func lease(units int64, startIn, endIn time.Duration) wire.AskResult {
 }
 
 func TestALeaseIsSpentWithoutACall(t *testing.T) {
-	k := admission.NewKey(leased(100))
+	k := admission.NewKey(leased(100).Rule("", ""))
 	in := one(k)
 	want(t, "before", admission.Step(0, in), admission.Ask, 0)
 	a := admission.NewAnswer(0, 2*milli, in, []wire.AskResult{lease(3, 0, 100*time.Millisecond)})
@@ -52,7 +52,7 @@ func TestALeaseIsSpentWithoutACall(t *testing.T) {
 }
 
 func TestALeaseEndsWithTheStores(t *testing.T) {
-	k := admission.NewKey(leased(100))
+	k := admission.NewKey(leased(100).Rule("", ""))
 	admission.NewAnswer(0, 2*milli, one(k), []wire.AskResult{lease(3, 0, 100*time.Millisecond)})
 	want(t, "within the margin of its end", admission.Step(99*milli+900, one(k)), admission.Ask, 0)
 	k.Tidy(99*milli + 900)
@@ -62,7 +62,7 @@ func TestALeaseEndsWithTheStores(t *testing.T) {
 }
 
 func TestAScheduledLeaseDeniesUntilItStarts(t *testing.T) {
-	k := admission.NewKey(leased(100))
+	k := admission.NewKey(leased(100).Rule("", ""))
 	in := one(k)
 	a := admission.NewAnswer(0, 0, in, []wire.AskResult{lease(5, 40*time.Millisecond, 100*time.Millisecond)})
 	out := a.Next()
@@ -77,7 +77,7 @@ func TestAScheduledLeaseDeniesUntilItStarts(t *testing.T) {
 }
 
 func TestSeveralLeasesSpendTogetherOrNotAtAll(t *testing.T) {
-	a, b := admission.NewKey(leased(100)), admission.NewKey(leased(100))
+	a, b := admission.NewKey(leased(100).Rule("", "")), admission.NewKey(leased(100).Rule("", ""))
 	in := admission.Input{Demands: []admission.Demand{{Key: a, Cost: 1}, {Key: b, Cost: 2}}}
 	admission.NewAnswer(0, 0, one(a), []wire.AskResult{lease(10, 0, time.Second)})
 	want(t, "the second limit lacks", admission.Step(milli, in), admission.Ask, 0)
@@ -96,7 +96,7 @@ func TestSeveralLeasesSpendTogetherOrNotAtAll(t *testing.T) {
 }
 
 func TestALeaseSpentMeanwhileIsAskedForAgain(t *testing.T) {
-	a, b := admission.NewKey(leased(100)), admission.NewKey(leased(100))
+	a, b := admission.NewKey(leased(100).Rule("", "")), admission.NewKey(leased(100).Rule("", ""))
 	in := admission.Input{Demands: []admission.Demand{{Key: a, Cost: 1}, {Key: b, Cost: 1}}}
 	admission.NewAnswer(0, 0, one(a), []wire.AskResult{lease(1, 0, time.Second)})
 	want(t, "paused for b", admission.Step(0, in), admission.Ask, 0)
@@ -111,7 +111,7 @@ func TestALeaseSpentMeanwhileIsAskedForAgain(t *testing.T) {
 }
 
 func TestLeasesInHandAreSpentWhileTheServiceIsAway(t *testing.T) {
-	k := admission.NewKey(leased(100))
+	k := admission.NewKey(leased(100).Rule("", ""))
 	in := one(k)
 	admission.NewAnswer(0, 0, in, []wire.AskResult{lease(2, 0, time.Second)})
 	in.Away = true
@@ -122,7 +122,7 @@ func TestLeasesInHandAreSpentWhileTheServiceIsAway(t *testing.T) {
 
 func TestAhead(t *testing.T) {
 	const round = time.Millisecond
-	k := admission.NewKey(leased(10_000))
+	k := admission.NewKey(leased(10_000).Rule("", ""))
 	in := one(k)
 	if got := k.Ahead(0, round); got != 0 {
 		t.Errorf("%d ahead of any demand, want none", got)
@@ -161,7 +161,7 @@ func TestAhead(t *testing.T) {
 }
 
 func TestLeasesAreBoundedAndGivenBack(t *testing.T) {
-	k := admission.NewKey(leased(100))
+	k := admission.NewKey(leased(100).Rule("", ""))
 	for range 3 * admission.MaxLeases {
 		admission.NewAnswer(0, 0, one(k), []wire.AskResult{lease(5, 0, time.Second)})
 	}
@@ -187,7 +187,7 @@ func TestLeasesAreBoundedAndGivenBack(t *testing.T) {
 }
 
 func BenchmarkStepLease(b *testing.B) {
-	k := admission.NewKey(leased(limit.MaxUnits))
+	k := admission.NewKey(leased(limit.MaxUnits).Rule("", ""))
 	in := one(k)
 	admission.NewAnswer(0, 0, in, []wire.AskResult{lease(limit.MaxUnits, 0, time.Second)})
 	now := instant.Instant(0)

@@ -88,7 +88,7 @@ func TestLocalDenialsNeverContradictTheOracle(t *testing.T) {
 		workers := make([]*simulatedWorker, rapid.IntRange(1, 3).Draw(t, "workers"))
 		for i := range workers {
 			workers[i] = &simulatedWorker{
-				key:    admission.NewKey(l),
+				key:    admission.NewKey(l.Rule("", "")),
 				origin: instant.Instant(rapid.Int64Range(0, 1e12).Draw(t, "origin")),
 				ppm:    rapid.Int64Range(-999, 999).Draw(t, "ppm"),
 			}

@@ -11,13 +11,19 @@ type Request interface {
 	Property(path ...string) (string, bool)
 }
 
-// Bound is a limit that a request is under.
+// Bound is a limit that a request is under, or a list that it stands on.
 type Bound struct {
-	// Limit is an index into Policy.Limits.
+	// Limit is an index into Policy.Limits; -1 for a list of the whole policy.
 	Limit int
+	// Listed is 0 for a limit that the request is under. With Allowed or Blocked nothing but Limit holds.
+	Listed Listed
+	// Rule is what holds for the key; it is never an unlimited one.
+	Rule Rule
 	// Key tells the callers of this limit apart: the identities' values, each as EscapeValue has it, joined by slashes.
 	// Valid as long as the strings of the request are.
 	Key string
+	// Cost is what the request spends, in units, at least 1.
+	Cost int64
 }
 
 // Binder says which limits of a policy a request is under. It is read-only once made: many requests share it.
@@ -31,24 +37,53 @@ func NewBinder(p *Policy) *Binder { return &Binder{policy: p} }
 // Policy gives what it was made of.
 func (c *Binder) Policy() *Policy { return c.policy }
 
-// Bind appends the limits that a request is under to dst, in the policy's order. Every identity is read at most once, and
-// only if a limit that matches needs it.
+// Bind appends the limits that a request is under to dst, in the policy's order, and the lists of allowed callers that take
+// it out of others. Of a request that is blocked it appends that alone. Every identity is read at most once, and only if a
+// list or a limit that matches needs it.
 func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	p := c.policy
 	b := binding{policy: p, request: r}
 	if more := len(p.Identities) - len(b.first); more > 0 {
 		b.others = make([]value, more)
 	}
+	if b.on(p.Block) {
+		return append(dst, Bound{Limit: -1, Listed: Blocked})
+	}
+	before := len(dst)
+	allowed := b.on(p.Allow)
+	if allowed {
+		dst = append(dst, Bound{Limit: -1, Listed: Allowed})
+	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		if !b.matches(&l.Match) {
-			continue
-		}
-		if key, ok := b.key(l.Key); ok {
-			dst = append(dst, Bound{Limit: i, Key: key})
+		switch {
+		case !b.matches(&l.Match):
+		case b.on(l.Block):
+			return append(dst[:before], Bound{Limit: i, Listed: Blocked})
+		case allowed:
+		case b.on(l.Allow):
+			dst = append(dst, Bound{Limit: i, Listed: Allowed})
+		default:
+			if key, ok := b.key(l.Key); ok {
+				if rule := l.Rule(b.plan(l), key); !rule.Unlimited {
+					dst = append(dst, Bound{Limit: i, Rule: rule, Key: key, Cost: b.cost(l)})
+				}
+			}
 		}
 	}
 	return dst
+}
+
+// plan gives the name of the request's plan; empty where it says none. A name stands in a value as it is.
+func (b *binding) plan(l *Limit) string {
+	if len(l.Plans) == 0 {
+		return ""
+	}
+	v := b.value(l.PlanBy)
+	if !v.read {
+		b.read(l.PlanBy, v)
+	}
+	return v.escaped
 }
 
 // value is what is known of an identity's value.

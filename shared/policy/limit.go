@@ -14,21 +14,36 @@ type Limit struct {
 	// Key holds indices into Policy.Identities; a request that lacks one of them is not under this limit. Without any, all
 	// requests share one count.
 	Key []uint32
-	// Rates hold all at once; there is at least one, each with another window.
-	Rates         []limit.Rate
+	// Rates hold all at once; there is at least one, each with another window, unless the limit is Unlimited.
+	Rates []limit.Rate
+	// Unlimited says that the limit binds only those that a plan or an override gives rates to.
+	Unlimited bool
+	// Shadow is the percentage of the keys that are in shadow, 0 to 100: decided and counted, never denied.
+	Shadow uint32
+	// Plans and Overrides are what holds otherwise for some keys, sorted by their names: see Rule. PlanBy is the index of the
+	// identity whose value names a request's plan; 0 where there are no plans.
+	Plans     []Exception
+	PlanBy    uint32
+	Overrides []Exception
+	// Allow and Block hold for the requests that match, whether they have the key's identities or not: a request on one of
+	// Block is denied, one of Allow is not under this limit.
+	Allow, Block  []List
 	Algorithm     limit.Algorithm
 	Mode          limit.Mode
 	OnUnavailable limit.Unavailable
 	// MaxWait is for how long a request may be held back until a unit that is granted already may be spent: 0 to
 	// MaxMaxWait, in whole microseconds. 0: not at all, which is all that modes other than Lease may say.
 	MaxWait time.Duration
-	// Cost is what one request spends: 1 to MaxCost units, and not more than the smallest rate holds. 0 stands for 1.
+	// Cost is what one request spends where Measure does not say: 1 to MaxCost units, and not more than the smallest rate
+	// holds. 0 stands for 1.
 	Cost int64
+	// Measure reads the cost of the request.
+	Measure Measure
 	// Response is an index into Policy.Responses.
 	Response uint32
 }
 
-// RequestCost gives what one request spends, in units.
+// RequestCost gives what one request spends, in units, as far as that does not depend on the request.
 func (l *Limit) RequestCost() int64 { return max(1, l.Cost) }
 
 func checkLimit(l *Limit, identities int) *invalid {
@@ -50,10 +65,16 @@ func checkLimit(l *Limit, identities int) *invalid {
 				strconv.Itoa(identities) + " identities"}
 		}
 	}
-	if e := checkRates(l.Rates); e != nil {
+	if e := checkSpending(l); e != nil {
 		return e
 	}
-	if e := checkSpending(l); e != nil {
+	if e := checkRules(l, identities); e != nil {
+		return e
+	}
+	if e := checkLists("allow", l.Allow, identities); e != nil {
+		return e
+	}
+	if e := checkLists("block", l.Block, identities); e != nil {
 		return e
 	}
 	return checkMatch(&l.Match)
@@ -68,10 +89,19 @@ func checkSpending(l *Limit) *invalid {
 		return &invalid{"max_wait", "needs mode lease, not " + l.Mode.String()}
 	case l.Cost < 0 || l.Cost > MaxCost:
 		return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", want 0 to " + strconv.Itoa(MaxCost)}
-	case l.Cost <= 1:
+	}
+	if e := checkMeasure(&l.Measure); e != nil {
+		return e
+	}
+	return checkCost(l, l.Rates)
+}
+
+// checkCost looks whether a request can be admitted within the rates at all.
+func checkCost(l *Limit, rates []limit.Rate) *invalid {
+	if l.Cost <= 1 {
 		return nil // under 0 units too: that admits nothing, as it says
 	}
-	for _, r := range l.Rates {
+	for _, r := range rates {
 		if l.Cost > r.Units {
 			return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", more than " + r.String() + " ever admits"}
 		}

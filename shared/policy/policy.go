@@ -24,6 +24,14 @@ const (
 	MaxMaxWait = time.Minute
 	// MaxCost bounds what one request spends, in units.
 	MaxCost = 1_000_000
+	// MaxUnitBytes bounds how many bytes of a request one unit stands for.
+	MaxUnitBytes = 1 << 30
+	// MaxPlans and MaxOverrides bound the exceptions from one limit.
+	MaxPlans     = 256
+	MaxOverrides = 16_384
+	// MaxLists bounds the lists of one kind of a limit or of the policy, MaxListEntries the values, and the prefixes, of one.
+	MaxLists       = 64
+	MaxListEntries = 16_384
 )
 
 // Policy is one version of everything that is limited. It is read-only once made: many requests share it.
@@ -34,6 +42,10 @@ type Policy struct {
 	Domain     string
 	Identities []Identity
 	Limits     []Limit
+	// Block denies every request that stands on one of the lists; Allow takes one out of all limits. Block goes first.
+	Allow, Block []List
+	// ShadowHeader has the client told, in x-sluice-shadow, which limits in shadow would have denied its request.
+	ShadowHeader bool
 	// Responses are what denied clients are told; the first is for limits that name none. Without any, that is the default.
 	Responses []Response
 	// FieldStyles says which header fields tell clients of their limits.

@@ -50,6 +50,12 @@ func check(p *Policy) *invalid {
 			return e.in("identities", i)
 		}
 	}
+	if e := checkLists("allow", p.Allow, len(p.Identities)); e != nil {
+		return e
+	}
+	if e := checkLists("block", p.Block, len(p.Identities)); e != nil {
+		return e
+	}
 	names := make(map[string]struct{}, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]

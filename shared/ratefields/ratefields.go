@@ -33,32 +33,28 @@ func Status(out admission.Output) (http, grpc int) {
 	return StatusTooManyRequests, GRPCResourceExhausted
 }
 
-// Limit is a limit with what is always told about it.
+// Limit is a rule with what is always told about it.
 type Limit struct {
-	*policy.Limit
+	policy.Rule
 	// policy is its part of RateLimit-Policy: an item for each rate, named after the limit, and after its window too where
-	// the limit has several. A window of a part of a second is told as a whole one.
+	// the rule has several. A window of a part of a second is told as a whole one.
 	policy string
 	// names are its rates', as structured-field strings.
 	names []string
 }
 
-// Limits prepares a policy's limits, in their order.
-func Limits(limits []policy.Limit) []Limit {
-	told := make([]Limit, len(limits))
-	for i := range limits {
-		l := Limit{Limit: &limits[i]}
-		for j, rate := range l.Rates {
-			name := rateName(l.Limit, rate)
-			l.names = append(l.names, name)
-			if j > 0 {
-				l.policy += ", "
-			}
-			l.policy += name + ";q=" + strconv.FormatInt(rate.Units, 10) + ";w=" + strconv.FormatInt(Seconds(rate.Window), 10)
+// New prepares what is told of a rule.
+func New(rule policy.Rule) *Limit {
+	l := &Limit{Rule: rule}
+	for i, rate := range rule.Rates {
+		name := l.rateName(rate)
+		l.names = append(l.names, name)
+		if i > 0 {
+			l.policy += ", "
 		}
-		told[i] = l
+		l.policy += name + ";q=" + strconv.FormatInt(rate.Units, 10) + ";w=" + strconv.FormatInt(Seconds(rate.Window), 10)
 	}
-	return told
+	return l
 }
 
 // Each gives the header fields about a decision, one call of add for each, in lower case. Where nothing is known of any
@@ -86,16 +82,16 @@ func (l *Limit) name(rate limit.Rate) string {
 			return l.names[i]
 		}
 	}
-	return rateName(l.Limit, rate)
+	return l.rateName(rate)
 }
 
 // rateName gives a rate's name as a structured-field string; limits' names hold nothing that needs escaping.
-func rateName(l *policy.Limit, rate limit.Rate) string {
+func (l *Limit) rateName(rate limit.Rate) string {
 	if len(l.Rates) == 1 {
-		return `"` + l.Name + `"`
+		return `"` + l.Limit.Name + `"`
 	}
 	_, window := cutSlash(rate.String())
-	return `"` + l.Name + "/" + window + `"`
+	return `"` + l.Limit.Name + "/" + window + `"`
 }
 
 func cutSlash(rate string) (units, window string) {
@@ -111,7 +107,7 @@ func cutSlash(rate string) (units, window string) {
 func Body(limits []*Limit, out admission.Output) string {
 	name := ""
 	if out.Demand >= 0 && out.Demand < len(limits) {
-		name = limits[out.Demand].Name
+		name = limits[out.Demand].Limit.Name
 	}
 	code, retry := "rate_limited", "null"
 	wait := RetryAfter(out)

@@ -17,12 +17,11 @@ import (
 var (
 	perSecond = limit.Rate{Units: 10, Window: time.Second}
 	perMinute = limit.Rate{Units: 600, Window: time.Minute}
-	all       = ratefields.Limits([]policy.Limit{
-		{Name: "tenant", Rates: []limit.Rate{{Units: 100, Window: time.Second}}},
-		{Name: "reports", Rates: []limit.Rate{perSecond, perMinute}},
-	})
-	tenant, reports = &all[0], &all[1]
+	tenant    = told(policy.Limit{Name: "tenant", Rates: []limit.Rate{{Units: 100, Window: time.Second}}})
+	reports   = told(policy.Limit{Name: "reports", Rates: []limit.Rate{perSecond, perMinute}})
 )
+
+func told(l policy.Limit) *ratefields.Limit { return ratefields.New(l.Rule("", "")) }
 
 func TestFields(t *testing.T) {
 	limits := []*ratefields.Limit{tenant, reports}

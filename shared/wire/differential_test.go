@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ type failer interface {
 
 func same[M any](t failer, what string, want, got M) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -48,6 +51,7 @@ func drawRequest(t *rapid.T) SyncRequest {
 			return Ask{
 				KeyRef: drawKey(t), Want: drawUnits(t, "want"), Min: drawUnits(t, "min"),
 				Waiting: rapid.Uint32().Draw(t, "waiting"), Group: rapid.Uint32().Draw(t, "group"),
+				Plan: rapid.StringMatching(`[a-z]{0,20}`).Draw(t, "plan"),
 			}
 		}),
 		Records: drawList(t, "records", 3, func(t *rapid.T) Record {
@@ -101,10 +105,7 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 				PathExact: path.Draw(t, "exact"), PathPrefix: path.Draw(t, "prefix"),
 				Methods: rapid.SliceOfN(rapid.StringMatching(`[A-Za-z]{1,32}`), 0, policy.MaxMethods).Draw(t, "methods"),
 			},
-			Rates: rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) limit.Rate {
-				window := rapid.Int64Range(limit.MinWindow.Microseconds(), limit.MaxWindow.Microseconds()).Draw(t, "window")
-				return limit.Rate{Units: drawUnits(t, "units"), Window: time.Duration(window) * time.Microsecond}
-			}), 1, limit.MaxRates, func(r limit.Rate) time.Duration { return r.Window }).Draw(t, "rates"),
+			Rates:         drawRates(t),
 			Algorithm:     limit.Algorithm(rapid.Uint8Range(1, 5).Draw(t, "algorithm")),
 			Mode:          limit.Mode(rapid.Uint8Range(1, 3).Draw(t, "mode")),
 			OnUnavailable: limit.Unavailable(rapid.Uint8Range(1, 3).Draw(t, "unavailable")),
@@ -121,6 +122,7 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 		if n := len(responses); n > 0 {
 			l.Response = rapid.Uint32Range(0, uint32(n-1)).Draw(t, "response")
 		}
+		drawRules(t, &l, len(identities))
 		if n := len(identities); n > 0 {
 			l.Key = rapid.SliceOfN(rapid.Uint32Range(0, uint32(n-1)), 0, policy.MaxKeyParts).Draw(t, "key")
 		}
@@ -128,7 +130,9 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 	}), 0, 5, func(l policy.Limit) string { return l.Name }).Draw(t, "limits")
 	m.Policy = &policy.Policy{
 		Version: m.Version, Domain: name.Draw(t, "domain"), Identities: identities, Limits: limits, Responses: responses,
-		FieldStyles: policy.FieldStyles(rapid.Uint8Range(0, uint8(policy.NoFields)).Draw(t, "styles")),
+		Allow: drawLists(t, "allow", len(identities)), Block: drawLists(t, "block", len(identities)),
+		ShadowHeader: rapid.Bool().Draw(t, "shadow header"),
+		FieldStyles:  policy.FieldStyles(rapid.Uint8Range(0, uint8(policy.NoFields)).Draw(t, "styles")),
 	}
 	return m
 }
@@ -146,4 +150,74 @@ func drawPolicyFileResponse(t *rapid.T) policy.Response {
 		}),
 		RetryAfterJitter: time.Duration(jitter) * time.Microsecond,
 	}
+}
+
+// drawRates draws from eight windows, all that a limit with its plans and overrides may have.
+func drawRates(t *rapid.T) []limit.Rate {
+	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) limit.Rate {
+		window := rapid.SampledFrom([]time.Duration{
+			limit.MinWindow, 1001 * time.Microsecond, time.Second, time.Minute, 61 * time.Second, time.Hour, 24 * time.Hour, limit.MaxWindow,
+		}).Draw(t, "window")
+		return limit.Rate{Units: drawUnits(t, "units"), Window: window}
+	}), 1, limit.MaxRates, func(r limit.Rate) time.Duration { return r.Window }).Draw(t, "rates")
+}
+
+// drawRules draws for whom a limit is another one.
+func drawRules(t *rapid.T, l *policy.Limit, identities int) {
+	switch rapid.IntRange(0, 2).Draw(t, "measure") {
+	case 0:
+		l.Measure = policy.Measure{Header: "x-cost", Max: rapid.Int64Range(1, policy.MaxCost).Draw(t, "max")}
+	case 1:
+		l.Measure = policy.Measure{Bytes: rapid.Int64Range(1, policy.MaxUnitBytes).Draw(t, "bytes"), Max: policy.MaxCost}
+	}
+	l.Shadow = rapid.Uint32Range(0, 100).Draw(t, "shadow")
+	if l.Unlimited = rapid.Bool().Draw(t, "unlimited"); l.Unlimited {
+		l.Rates = nil
+	}
+	l.Overrides = drawExceptions(t, l.Cost)
+	if identities > 0 {
+		if l.Plans = drawExceptions(t, l.Cost); len(l.Plans) > 0 {
+			l.PlanBy = rapid.Uint32Range(0, uint32(identities-1)).Draw(t, "plan by")
+		}
+	}
+	l.Allow, l.Block = drawLists(t, "allow", identities), drawLists(t, "block", identities)
+}
+
+func drawExceptions(t *rapid.T, cost int64) []policy.Exception {
+	list := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) policy.Exception {
+		e := policy.Exception{Name: rapid.StringMatching(`[a-z]{1,3}`).Draw(t, "name")}
+		switch rapid.IntRange(0, 2).Draw(t, "what") {
+		case 0:
+			e.Unlimited = true
+		case 1:
+			e.Rates = drawRates(t)
+			for i := range e.Rates {
+				e.Rates[i].Units = max(e.Rates[i].Units, cost)
+			}
+		}
+		if e.Enforce = rapid.Bool().Draw(t, "enforce"); !e.Enforce {
+			e.Shadow = rapid.Uint32Range(0, 100).Draw(t, "shadow")
+		}
+		return e
+	}), 0, 4, func(e policy.Exception) string { return e.Name }).Draw(t, "exceptions")
+	slices.SortFunc(list, func(a, b policy.Exception) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func drawLists(t *rapid.T, label string, identities int) []policy.List {
+	if identities == 0 {
+		return nil
+	}
+	return drawList(t, label, 3, func(t *rapid.T) policy.List {
+		l := policy.List{Identity: rapid.Uint32Range(0, uint32(identities-1)).Draw(t, "identity")}
+		l.Values = rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.:]{1,40}`), 0, 4, rapid.ID[string]).Draw(t, "values")
+		slices.Sort(l.Values)
+		for i := range rapid.IntRange(0, 3).Draw(t, "prefixes") {
+			l.Prefixes = append(l.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 16))
+		}
+		if rapid.Bool().Draw(t, "v6") {
+			l.Prefixes = append(l.Prefixes, netip.MustParsePrefix("2001:db8::/32"))
+		}
+		return l
+	})
 }

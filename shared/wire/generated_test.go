@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net/netip"
 	"time"
 
 	"sluice/shared/limit"
@@ -35,7 +36,7 @@ func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
 	}
 	for _, a := range m.GetAsks() {
 		out.Asks = append(out.Asks, Ask{
-			KeyRef: KeyRef{a.GetLimit(), a.GetKey()}, Want: int64(a.GetWant()), Min: int64(a.GetMin()), Waiting: a.GetWaiting(), Group: a.GetGroup(),
+			KeyRef: KeyRef{a.GetLimit(), a.GetKey()}, Want: int64(a.GetWant()), Min: int64(a.GetMin()), Waiting: a.GetWaiting(), Group: a.GetGroup(), Plan: a.GetPlan(),
 		})
 	}
 	for _, r := range m.GetRecords() {
@@ -66,6 +67,34 @@ func fromGeneratedResponse(m *sluicev1.SyncResponse) SyncResponse {
 	return out
 }
 
+func fromGeneratedRates(rates []*sluicev1.Rate) (out []limit.Rate) {
+	for _, r := range rates {
+		out = append(out, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})
+	}
+	return out
+}
+
+func fromGeneratedExceptions(list []*sluicev1.Exception) (out []policy.Exception) {
+	for _, e := range list {
+		out = append(out, policy.Exception{
+			Name: e.GetName(), Rates: fromGeneratedRates(e.GetRates()), Unlimited: e.GetUnlimited(), Shadow: e.GetShadow(), Enforce: e.GetEnforce(),
+		})
+	}
+	return out
+}
+
+func fromGeneratedLists(lists []*sluicev1.List) (out []policy.List) {
+	for _, l := range lists {
+		list := policy.List{Identity: l.GetIdentity(), Values: l.GetValues()}
+		for _, text := range l.GetPrefixes() {
+			prefix, _ := netip.ParsePrefix(text)
+			list.Prefixes = append(list.Prefixes, prefix)
+		}
+		out = append(out, list)
+	}
+	return out
+}
+
 func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyResponse {
 	out := GetPolicyResponse{Version: m.GetVersion()}
 	if m.GetPolicy() == nil {
@@ -92,9 +121,13 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 			Algorithm: limit.Algorithm(l.GetAlgorithm()), Mode: limit.Mode(l.GetMode()), OnUnavailable: limit.Unavailable(l.GetOnUnavailable()),
 			MaxWait: micros(l.GetMaxWait()), Response: l.GetResponse(), Cost: int64(l.GetCost()),
 		}
-		for _, r := range l.GetRates() {
-			rule.Rates = append(rule.Rates, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})
+		rule.Rates = fromGeneratedRates(l.GetRates())
+		rule.Measure = policy.Measure{
+			Header: l.GetMeasure().GetHeader(), Bytes: int64(l.GetMeasure().GetBytes()), Max: int64(l.GetMeasure().GetMax()),
 		}
+		rule.Unlimited, rule.Shadow, rule.PlanBy = l.GetUnlimited(), l.GetShadow(), l.GetPlanBy()
+		rule.Plans, rule.Overrides = fromGeneratedExceptions(l.GetPlans()), fromGeneratedExceptions(l.GetOverrides())
+		rule.Allow, rule.Block = fromGeneratedLists(l.GetAllow()), fromGeneratedLists(l.GetBlock())
 		p.Limits = append(p.Limits, rule)
 	}
 	for _, r := range m.GetPolicy().GetResponses() {
@@ -107,6 +140,8 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 		p.Responses = append(p.Responses, response)
 	}
 	p.FieldStyles = policy.FieldStyles(m.GetPolicy().GetFieldStyles())
+	p.Allow, p.Block = fromGeneratedLists(m.GetPolicy().GetAllow()), fromGeneratedLists(m.GetPolicy().GetBlock())
+	p.ShadowHeader = m.GetPolicy().GetShadowHeader()
 	out.Policy = p
 	return out
 }

@@ -50,6 +50,9 @@ func AppendPolicy(dst []byte, p *policy.Policy) []byte {
 		dst, start = openMessage(dst, 3)
 		dst = closeMessage(appendLimit(dst, &p.Limits[i]), start)
 	}
+	dst = appendLists(dst, 4, p.Allow)
+	dst = appendLists(dst, 5, p.Block)
+	dst = appendFlag(dst, 6, p.ShadowHeader)
 	for i := range p.Responses {
 		dst, start = openMessage(dst, 10)
 		dst = closeMessage(appendResponse(dst, &p.Responses[i]), start)
@@ -105,6 +108,12 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 				f.nested("limits", len(p.Limits), err)
 				p.Limits = append(p.Limits, l)
 			}
+		case 4:
+			p.Allow = f.lists("allow", p.Allow)
+		case 5:
+			p.Block = f.lists("block", p.Block)
+		case 6:
+			p.ShadowHeader = f.flag("shadow_header")
 		case 10:
 			if b := f.message("responses"); f.room("responses", len(p.Responses), policy.MaxResponses) {
 				r, err := parseResponse(b)

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/hex"
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,7 @@ var (
 		}},
 		Asks: []Ask{
 			{KeyRef: KeyRef{"tenant", "acme"}, Want: 5, Min: 1, Waiting: 2, Group: 1},
-			{KeyRef: KeyRef{"reports", "%2F/%"}, Want: MaxUnits, Min: 1},
+			{KeyRef: KeyRef{"reports", "%2F/%"}, Want: MaxUnits, Min: 1, Plan: "paid"},
 		},
 		Records: []Record{{KeyRef: KeyRef{"tenant", "umbrella"}, Uses: []Use{{Age: time.Hour, Units: 7}}, ID: 9}},
 		Active:  true,
@@ -70,6 +71,22 @@ var (
 				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},
 				Algorithm: limit.TokenBucket, Mode: limit.Async, OnUnavailable: limit.Allow, Response: 1,
 			},
+			{
+				Name: "tiers", Key: []uint32{0}, Unlimited: true, Shadow: 90, PlanBy: 1,
+				Plans: []policy.Exception{
+					{Name: "internal", Unlimited: true}, {Name: "paid", Rates: []limit.Rate{{Units: 9, Window: time.Hour}}, Enforce: true},
+				},
+				Overrides: []policy.Exception{{Name: "acme", Shadow: 100}},
+				Allow:     []policy.List{{Identity: 1, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
+				Block:     []policy.List{{Values: []string{"stolen"}}},
+				Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Local,
+				Measure: policy.Measure{Header: "x-cost", Max: 100},
+			},
+			{
+				Name: "upload", Rates: []limit.Rate{{Units: 9, Window: time.Hour}},
+				Algorithm: limit.SlidingLog, Mode: limit.Lease, OnUnavailable: limit.Local,
+				Measure: policy.Measure{Bytes: 1024, Max: 5},
+			},
 		},
 		Responses: []policy.Response{
 			{},
@@ -78,7 +95,10 @@ var (
 				Headers: []policy.Field{{Name: "x-help", Value: "https://example.com/limits"}, {Name: "x-empty"}},
 			},
 		},
-		FieldStyles: policy.StandardFields | policy.XFields,
+		FieldStyles:  policy.StandardFields | policy.XFields,
+		Allow:        []policy.List{{Values: []string{"us"}}},
+		Block:        []policy.List{{Identity: 2, Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}}},
+		ShadowHeader: true,
 	}}
 )
 

@@ -14,15 +14,24 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 		dst = closeMessage(dst, start)
 	}
 	dst = appendIndices(dst, 3, l.Key)
-	for _, r := range l.Rates {
-		dst, start = openMessage(dst, 4)
-		dst = closeMessage(appendDuration(appendUnits(dst, 1, r.Units), 2, r.Window), start)
-	}
+	dst = appendRates(dst, 4, l.Rates)
 	dst = appendNumber(dst, 5, uint64(l.Algorithm))
 	dst = appendNumber(dst, 6, uint64(l.Mode))
 	dst = appendNumber(dst, 7, uint64(l.OnUnavailable))
 	dst = appendUnits(dst, 8, l.Cost)
 	dst = appendDuration(dst, 9, l.MaxWait)
+	if l.Measure != (policy.Measure{}) {
+		dst, start = openMessage(dst, 10)
+		dst = appendText(dst, 1, l.Measure.Header)
+		dst = closeMessage(appendUnits(appendUnits(dst, 2, l.Measure.Bytes), 3, l.Measure.Max), start)
+	}
+	dst = appendFlag(dst, 11, l.Unlimited)
+	dst = appendNumber(dst, 12, uint64(l.Shadow))
+	dst = appendExceptions(dst, 13, l.Plans)
+	dst = appendNumber(dst, 14, uint64(l.PlanBy))
+	dst = appendExceptions(dst, 15, l.Overrides)
+	dst = appendLists(dst, 16, l.Allow)
+	dst = appendLists(dst, 17, l.Block)
 	return appendNumber(dst, 20, uint64(l.Response))
 }
 
@@ -37,11 +46,7 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 		case 3:
 			l.Key = f.indices("key", policy.MaxKeyParts, l.Key)
 		case 4:
-			if b := f.message("rates"); f.room("rates", len(l.Rates), limit.MaxRates) {
-				r, err := parseRate(b)
-				f.nested("rates", len(l.Rates), err)
-				l.Rates = append(l.Rates, r)
-			}
+			l.Rates = f.rates(l.Rates)
 		case 5:
 			l.Algorithm = limit.Algorithm(f.number8("algorithm"))
 		case 6:
@@ -52,10 +57,12 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 			l.Cost = f.units("cost")
 		case 9:
 			l.MaxWait = f.duration("max_wait")
+		case 10:
+			f.nested("measure", -1, parseMeasure(f.message("measure"), &l.Measure))
 		case 20:
 			l.Response = f.number32("response")
 		default:
-			f.skip()
+			f.rules(&l)
 		}
 	}
 	return l, f.err

@@ -82,6 +82,7 @@ type Ask struct {
 	Want, Min int64
 	Waiting   uint32
 	Group     uint32
+	Plan      string
 }
 
 // SyncResponse is sluice.v1.SyncResponse.

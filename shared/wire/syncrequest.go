@@ -1,6 +1,10 @@
 package wire
 
-import "math"
+import (
+	"math"
+
+	"sluice/shared/policy"
+)
 
 // AppendSyncRequest writes the message to the end of dst, and gives dst back.
 func AppendSyncRequest(dst []byte, m *SyncRequest) []byte {
@@ -68,7 +72,8 @@ func appendAsk(dst []byte, a *Ask) []byte {
 	dst = appendUnits(dst, 3, a.Want)
 	dst = appendUnits(dst, 4, a.Min)
 	dst = appendNumber(dst, 5, uint64(a.Waiting))
-	return appendNumber(dst, 6, uint64(a.Group))
+	dst = appendNumber(dst, 6, uint64(a.Group))
+	return appendText(dst, 7, a.Plan)
 }
 
 // ParseSyncRequest reads a message. Nothing of body is kept. Errors are of type *FieldError and wrap ErrMessage.
@@ -234,6 +239,8 @@ func parseAsk(b []byte) (a Ask, err *FieldError) {
 			a.Waiting = f.number32("waiting")
 		case 6:
 			a.Group = f.number32("group")
+		case 7:
+			a.Plan = f.text("plan", policy.MaxNameLength)
 		default:
 			f.skip()
 		}

@@ -506,7 +506,10 @@ type Ask struct {
 	Waiting uint32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Asks of one non-zero group belong to the same requests: each request needs min of every one of them, and nothing
 	// is charged for a request that one of them denies. 0: an ask of its own.
-	Group         uint32 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
+	Group uint32 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
+	// The name of the key's plan as the worker's policy has it; empty where it has none. A plan that the policy in force does
+	// not know is none.
+	Plan          string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +584,13 @@ func (x *Ask) GetGroup() uint32 {
 		return x.Group
 	}
 	return 0
+}
+
+func (x *Ask) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
 }
 
 type SyncResponse struct {
@@ -967,6 +977,11 @@ type Policy struct {
 	Domain     string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	Identities []*Identity            `protobuf:"bytes,2,rep,name=identities,proto3" json:"identities,omitempty"`
 	Limits     []*Limit               `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Who is under no limit, and who is always denied.
+	Allow []*List `protobuf:"bytes,4,rep,name=allow,proto3" json:"allow,omitempty"`
+	Block []*List `protobuf:"bytes,5,rep,name=block,proto3" json:"block,omitempty"`
+	// Clients are told, in x-sluice-shadow, which limits in shadow would have denied them.
+	ShadowHeader bool `protobuf:"varint,6,opt,name=shadow_header,json=shadowHeader,proto3" json:"shadow_header,omitempty"`
 	// What denied clients are told; the first is for limits that name none.
 	Responses []*Response `protobuf:"bytes,10,rep,name=responses,proto3" json:"responses,omitempty"`
 	// Which header fields tell of the limits, bit by bit, as shared/policy numbers them. 0: the default.
@@ -1024,6 +1039,27 @@ func (x *Policy) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Policy) GetAllow() []*List {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *Policy) GetBlock() []*List {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+func (x *Policy) GetShadowHeader() bool {
+	if x != nil {
+		return x.ShadowHeader
+	}
+	return false
 }
 
 func (x *Policy) GetResponses() []*Response {
@@ -1243,6 +1279,20 @@ type Limit struct {
 	Cost uint64 `protobuf:"varint,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	// For how long a request may be held back until units that are granted already may be spent. 0: not at all.
 	MaxWait uint64 `protobuf:"varint,9,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
+	// Where the cost is read from, if it does not say so itself.
+	Measure *Measure `protobuf:"bytes,10,opt,name=measure,proto3" json:"measure,omitempty"`
+	// There are no rates: the limit binds only keys that a plan or an override gives rates to.
+	Unlimited bool `protobuf:"varint,11,opt,name=unlimited,proto3" json:"unlimited,omitempty"`
+	// The percentage of the keys that are in shadow: decided and counted, never denied.
+	Shadow uint32 `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	// What holds otherwise for keys of a plan, sorted by name; and the identity whose value names the plan, as an index.
+	Plans  []*Exception `protobuf:"bytes,13,rep,name=plans,proto3" json:"plans,omitempty"`
+	PlanBy uint32       `protobuf:"varint,14,opt,name=plan_by,json=planBy,proto3" json:"plan_by,omitempty"`
+	// What holds otherwise for single keys, sorted by key, whatever their plan.
+	Overrides []*Exception `protobuf:"bytes,15,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	// Who is not under the limit, and who is denied at once.
+	Allow []*List `protobuf:"bytes,16,rep,name=allow,proto3" json:"allow,omitempty"`
+	Block []*List `protobuf:"bytes,17,rep,name=block,proto3" json:"block,omitempty"`
 	// Index into the policy's responses.
 	Response      uint32 `protobuf:"varint,20,opt,name=response,proto3" json:"response,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1340,6 +1390,62 @@ func (x *Limit) GetMaxWait() uint64 {
 		return x.MaxWait
 	}
 	return 0
+}
+
+func (x *Limit) GetMeasure() *Measure {
+	if x != nil {
+		return x.Measure
+	}
+	return nil
+}
+
+func (x *Limit) GetUnlimited() bool {
+	if x != nil {
+		return x.Unlimited
+	}
+	return false
+}
+
+func (x *Limit) GetShadow() uint32 {
+	if x != nil {
+		return x.Shadow
+	}
+	return 0
+}
+
+func (x *Limit) GetPlans() []*Exception {
+	if x != nil {
+		return x.Plans
+	}
+	return nil
+}
+
+func (x *Limit) GetPlanBy() uint32 {
+	if x != nil {
+		return x.PlanBy
+	}
+	return 0
+}
+
+func (x *Limit) GetOverrides() []*Exception {
+	if x != nil {
+		return x.Overrides
+	}
+	return nil
+}
+
+func (x *Limit) GetAllow() []*List {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *Limit) GetBlock() []*List {
+	if x != nil {
+		return x.Block
+	}
+	return nil
 }
 
 func (x *Limit) GetResponse() uint32 {
@@ -1483,6 +1589,211 @@ func (x *Field) GetValue() string {
 	return ""
 }
 
+// Where a request's cost is read from: a header, or its content-length with one unit for each started so many bytes.
+type Measure struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header string                 `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Bytes  uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What is above counts as this.
+	Max           uint64 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measure) Reset() {
+	*x = Measure{}
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measure) ProtoMessage() {}
+
+func (x *Measure) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Measure) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *Measure) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Measure) GetMax() uint64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+// What a plan or an override says otherwise than its limit; what it does not say stays.
+type Exception struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan's name, or the key.
+	Name      string  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Rates     []*Rate `protobuf:"bytes,2,rep,name=rates,proto3" json:"rates,omitempty"`
+	Unlimited bool    `protobuf:"varint,3,opt,name=unlimited,proto3" json:"unlimited,omitempty"`
+	// As in Limit; 0: as without this, or none with enforce.
+	Shadow        uint32 `protobuf:"varint,4,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	Enforce       bool   `protobuf:"varint,5,opt,name=enforce,proto3" json:"enforce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exception) Reset() {
+	*x = Exception{}
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exception) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exception) ProtoMessage() {}
+
+func (x *Exception) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exception.ProtoReflect.Descriptor instead.
+func (*Exception) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Exception) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Exception) GetRates() []*Rate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *Exception) GetUnlimited() bool {
+	if x != nil {
+		return x.Unlimited
+	}
+	return false
+}
+
+func (x *Exception) GetShadow() uint32 {
+	if x != nil {
+		return x.Shadow
+	}
+	return 0
+}
+
+func (x *Exception) GetEnforce() bool {
+	if x != nil {
+		return x.Enforce
+	}
+	return false
+}
+
+// Callers by the value of one identity.
+type List struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An index into the policy's identities.
+	Identity uint32 `protobuf:"varint,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Escaped as in a key, sorted.
+	Values []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	// Addresses, as "10.0.0.0/8": sorted, none within another.
+	Prefixes      []string `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *List) Reset() {
+	*x = List{}
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *List) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*List) ProtoMessage() {}
+
+func (x *List) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use List.ProtoReflect.Descriptor instead.
+func (*List) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *List) GetIdentity() uint32 {
+	if x != nil {
+		return x.Identity
+	}
+	return 0
+}
+
+func (x *List) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *List) GetPrefixes() []string {
+	if x != nil {
+		return x.Prefixes
+	}
+	return nil
+}
+
 // What a request has to be for a limit to bind it; what is empty matches everything.
 type Match struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1495,7 +1806,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1818,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1831,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Match) GetPathExact() string {
@@ -1577,14 +1888,15 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\"\n" +
 	"\x04uses\x18\x03 \x03(\v2\x0e.sluice.v1.UseR\x04uses\x12\x1b\n" +
-	"\trecord_id\x18\x04 \x01(\x04R\brecordId\"\x83\x01\n" +
+	"\trecord_id\x18\x04 \x01(\x04R\brecordId\"\x97\x01\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
 	"\x04want\x18\x03 \x01(\x04R\x04want\x12\x10\n" +
 	"\x03min\x18\x04 \x01(\x04R\x03min\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\rR\awaiting\x12\x14\n" +
-	"\x05group\x18\x06 \x01(\rR\x05group\"\xe7\x01\n" +
+	"\x05group\x18\x06 \x01(\rR\x05group\x12\x12\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\"\xe7\x01\n" +
 	"\fSyncResponse\x12.\n" +
 	"\aresults\x18\x01 \x03(\v2\x14.sluice.v1.AskResultR\aresults\x12\x18\n" +
 	"\asettled\x18\x02 \x03(\rR\asettled\x12\x1c\n" +
@@ -1619,13 +1931,16 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\"X\n" +
 	"\x11GetPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12)\n" +
-	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\xd5\x01\n" +
+	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\xc8\x02\n" +
 	"\x06Policy\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x123\n" +
 	"\n" +
 	"identities\x18\x02 \x03(\v2\x13.sluice.v1.IdentityR\n" +
 	"identities\x12(\n" +
-	"\x06limits\x18\x03 \x03(\v2\x10.sluice.v1.LimitR\x06limits\x121\n" +
+	"\x06limits\x18\x03 \x03(\v2\x10.sluice.v1.LimitR\x06limits\x12%\n" +
+	"\x05allow\x18\x04 \x03(\v2\x0f.sluice.v1.ListR\x05allow\x12%\n" +
+	"\x05block\x18\x05 \x03(\v2\x0f.sluice.v1.ListR\x05block\x12#\n" +
+	"\rshadow_header\x18\x06 \x01(\bR\fshadowHeader\x121\n" +
 	"\tresponses\x18\n" +
 	" \x03(\v2\x13.sluice.v1.ResponseR\tresponses\x12!\n" +
 	"\ffield_styles\x18\v \x01(\rR\vfieldStyles\"x\n" +
@@ -1638,7 +1953,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\"4\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x04R\x06window\"\xa0\x02\n" +
+	"\x06window\x18\x02 \x01(\x04R\x06window\"\xcb\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +
@@ -1648,7 +1963,16 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12%\n" +
 	"\x0eon_unavailable\x18\a \x01(\rR\ronUnavailable\x12\x12\n" +
 	"\x04cost\x18\b \x01(\x04R\x04cost\x12\x19\n" +
-	"\bmax_wait\x18\t \x01(\x04R\amaxWait\x12\x1a\n" +
+	"\bmax_wait\x18\t \x01(\x04R\amaxWait\x12,\n" +
+	"\ameasure\x18\n" +
+	" \x01(\v2\x12.sluice.v1.MeasureR\ameasure\x12\x1c\n" +
+	"\tunlimited\x18\v \x01(\bR\tunlimited\x12\x16\n" +
+	"\x06shadow\x18\f \x01(\rR\x06shadow\x12*\n" +
+	"\x05plans\x18\r \x03(\v2\x14.sluice.v1.ExceptionR\x05plans\x12\x17\n" +
+	"\aplan_by\x18\x0e \x01(\rR\x06planBy\x122\n" +
+	"\toverrides\x18\x0f \x03(\v2\x14.sluice.v1.ExceptionR\toverrides\x12%\n" +
+	"\x05allow\x18\x10 \x03(\v2\x0f.sluice.v1.ListR\x05allow\x12%\n" +
+	"\x05block\x18\x11 \x03(\v2\x0f.sluice.v1.ListR\x05block\x12\x1a\n" +
 	"\bresponse\x18\x14 \x01(\rR\bresponse\"\xa4\x01\n" +
 	"\bResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x12\n" +
@@ -1658,7 +1982,21 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x12retry_after_jitter\x18\x05 \x01(\x04R\x10retryAfterJitter\"1\n" +
 	"\x05Field\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"I\n" +
+	"\aMeasure\x12\x16\n" +
+	"\x06header\x18\x01 \x01(\tR\x06header\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x10\n" +
+	"\x03max\x18\x03 \x01(\x04R\x03max\"\x96\x01\n" +
+	"\tException\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
+	"\x05rates\x18\x02 \x03(\v2\x0f.sluice.v1.RateR\x05rates\x12\x1c\n" +
+	"\tunlimited\x18\x03 \x01(\bR\tunlimited\x12\x16\n" +
+	"\x06shadow\x18\x04 \x01(\rR\x06shadow\x12\x18\n" +
+	"\aenforce\x18\x05 \x01(\bR\aenforce\"V\n" +
+	"\x04List\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\rR\bidentity\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\x12\x1a\n" +
+	"\bprefixes\x18\x03 \x03(\tR\bprefixes\"a\n" +
 	"\x05Match\x12\x1d\n" +
 	"\n" +
 	"path_exact\x18\x01 \x01(\tR\tpathExact\x12\x1f\n" +
@@ -1682,7 +2020,7 @@ func file_sluice_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_sluice_v1_control_proto_goTypes = []any{
 	(AskResult_Problem)(0),    // 0: sluice.v1.AskResult.Problem
 	(*SyncRequest)(nil),       // 1: sluice.v1.SyncRequest
@@ -1704,7 +2042,10 @@ var file_sluice_v1_control_proto_goTypes = []any{
 	(*Limit)(nil),             // 17: sluice.v1.Limit
 	(*Response)(nil),          // 18: sluice.v1.Response
 	(*Field)(nil),             // 19: sluice.v1.Field
-	(*Match)(nil),             // 20: sluice.v1.Match
+	(*Measure)(nil),           // 20: sluice.v1.Measure
+	(*Exception)(nil),         // 21: sluice.v1.Exception
+	(*List)(nil),              // 22: sluice.v1.List
+	(*Match)(nil),             // 23: sluice.v1.Match
 }
 var file_sluice_v1_control_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
@@ -1720,20 +2061,28 @@ var file_sluice_v1_control_proto_depIdxs = []int32{
 	13, // 10: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
 	14, // 11: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
 	17, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
-	18, // 13: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
-	15, // 14: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
-	20, // 15: sluice.v1.Limit.match:type_name -> sluice.v1.Match
-	16, // 16: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
-	19, // 17: sluice.v1.Response.headers:type_name -> sluice.v1.Field
-	1,  // 18: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
-	11, // 19: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
-	8,  // 20: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
-	12, // 21: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
+	22, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
+	18, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
+	15, // 16: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
+	23, // 17: sluice.v1.Limit.match:type_name -> sluice.v1.Match
+	16, // 18: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
+	20, // 19: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
+	21, // 20: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
+	21, // 21: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
+	22, // 22: sluice.v1.Limit.allow:type_name -> sluice.v1.List
+	22, // 23: sluice.v1.Limit.block:type_name -> sluice.v1.List
+	19, // 24: sluice.v1.Response.headers:type_name -> sluice.v1.Field
+	16, // 25: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
+	1,  // 26: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
+	11, // 27: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
+	8,  // 28: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
+	12, // 29: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_control_proto_init() }
@@ -1751,7 +2100,7 @@ func file_sluice_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_control_proto_rawDesc), len(file_sluice_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
