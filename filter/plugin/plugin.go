@@ -282,7 +282,7 @@ func (p *Plugin) dropStream(id host.ContextID) {
 	}
 	delete(p.streams, id)
 	for i := range s.limits {
-		s.limits[i] = policy.Rule{}
+		s.limits[i] = nil
 	}
 	*s = stream{limits: s.limits[:0]}
 	if len(p.free) < maxFree {

@@ -134,7 +134,7 @@ func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
 	for _, algorithm := range []limit.Algorithm{limit.SlidingWindowCounter, limit.FixedWindow, limit.TokenBucket} {
 		l := tenPerSecond()
 		l.Algorithm = algorithm
-		k := admission.NewKey(l)
+		k := admission.NewKey(l.Rule("", ""))
 		a := admission.NewAnswer(0, milli, one(k), []wire.AskResult{granted(10, 0)})
 		for range 10 {
 			want(t, algorithm.String()+": one of ten", a.Next(), admission.Admit, admission.FromStore)
@@ -155,7 +155,7 @@ func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
 func TestWhatCostsMoreThanTheBurst(t *testing.T) {
 	l := tenPerSecond()
 	l.Algorithm, l.Rates[0].Burst = limit.TokenBucket, 20
-	k := admission.NewKey(l)
+	k := admission.NewKey(l.Rule("", ""))
 	for cost, verdict := range map[int64]admission.Verdict{11: admission.Ask, 20: admission.Ask, 21: admission.Deny} {
 		if out := admission.Step(0, admission.Input{Demands: []admission.Demand{{Key: k, Cost: cost}}}); out.Verdict != verdict {
 			t.Errorf("cost %d with a burst of 20: verdict %d, want %d", cost, out.Verdict, verdict)
