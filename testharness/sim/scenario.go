@@ -131,6 +131,12 @@ func Draw(seed uint64) Scenario {
 	if quiet { // a network that is next to nothing beside the drift of the clocks
 		s.Faults.Delay, s.Faults.Jitter, s.Faults.Drift = 0, 20*time.Microsecond, 999
 	}
+	for i := range s.Limits {
+		// Not where everything hangs on the drift: a bucket is longer than that.
+		if r.IntN(2) == 0 && !quiet {
+			s.Limits[i].Algorithm = limit.SlidingBuckets
+		}
+	}
 	return s
 }
 
@@ -191,6 +197,7 @@ func (s Scenario) Smaller() []Scenario {
 	change(func(s *Scenario) { s.Duration = s.Duration * 3 / 4 })
 	change(func(s *Scenario) { s.Limits = s.Limits[:1] })
 	change(func(s *Scenario) { s.Limits[0].Rates = s.Limits[0].Rates[:1] })
+	change(func(s *Scenario) { s.Limits[0].Algorithm = limit.SlidingLog })
 	change(func(s *Scenario) { s.Workers = max(1, s.Workers-1) })
 	change(func(s *Scenario) { s.Tenants = max(1, s.Tenants-1) })
 	change(func(s *Scenario) { s.Change, s.ChangeTo = 0, 0 })
@@ -217,7 +224,7 @@ func (s Scenario) String() string {
 		for _, rate := range l.Rates {
 			rates = append(rates, rate.String())
 		}
-		limits = append(limits, fmt.Sprintf("%s %s %v", l.Name, strings.Join(rates, "+"), l.Mode))
+		limits = append(limits, fmt.Sprintf("%s %s %v %v", l.Name, strings.Join(rates, "+"), l.Algorithm, l.Mode))
 	}
 	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], change %v to %d, faults %+v, mutation %q",
 		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Change, s.ChangeTo,

@@ -43,6 +43,13 @@ func bucketScenarios() []scenario {
 			{at: 0, do: strict("c", 4, 4), want: want{denied: true, retry: window + end, denyFor: sec, reset: window + end}},
 			{at: 0, do: strict("d", 5, 5), want: want{denied: true, retry: window + end, denyFor: window + end, reset: window + end}},
 		}},
+		{name: "what is certain leaves bucket by bucket", rates: []string{"10/128s"}, steps: []step{
+			{at: 0, do: lease("a", 4, 1, 100*micro, 0), want: want{units: 4, remaining: 6, end: 100 * micro, reset: window + end}},
+			{at: 2 * sec, do: strict("b", 3, 1), want: want{units: 3, remaining: 3, reset: window + end}},
+			{at: 4 * sec, do: strict("c", 3, 1), want: want{units: 3, reset: window + end}},
+			{at: 4 * sec, do: strict("d", 10, 10), want: want{denied: true, retry: window + end, denyFor: window + end, reset: window + end}},
+			{at: 4 * sec, do: strict("e", 7, 7), want: want{denied: true, retry: window + end - 2*sec, denyFor: window + end - 2*sec, reset: window + end}},
+		}},
 		{name: "a scheduled lease starts when a bucket leaves", rates: []string{"10/128s"}, steps: []step{
 			{at: 0, do: strict("a", 4, 1), want: want{units: 4, remaining: 6, reset: window + end}},
 			{at: 2 * sec, do: strict("b", 6, 1), want: want{units: 6, reset: window + end}},
@@ -87,6 +94,60 @@ func testBounded(t *testing.T, h Harness) {
 			}
 		}
 	}
+}
+
+// testCrashedWorkers: the names of leases that nobody settles go with their buckets.
+func testCrashedWorkers(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Entries == nil || !h.needsClock(t) {
+		return
+	}
+	k := h.key("crashed", "1000000000/100s")
+	for i := range 300 {
+		h.reserve(t, authority.Reserve{Key: k, Call: fmt.Sprintf("call-%d", i), Want: 1000, Min: 1, TTL: sec})
+		h.Advance(sec)
+	}
+	if got, most := h.Entries(k)[0], h.expected.bound+102; got > most {
+		t.Errorf("%d entries of leases that end within a window, want at most %d", got, most)
+	}
+}
+
+// testBucketsComeAgain: where the clock steps back into a bucket that has left, what was charged there then is gone, and what
+// is charged there now counts no shorter than a window.
+func testBucketsComeAgain(t *testing.T, h Harness) {
+	t.Helper()
+	if !h.needsClock(t) {
+		return
+	}
+	k := h.key("again", "10/128s")
+	take := func(call string, units int64, ttl time.Duration) string {
+		t.Helper()
+		return h.reserve(t, authority.Reserve{Key: k, Call: call, Want: units, Min: units, TTL: ttl}).Lease
+	}
+	remains := func(what string, want int64) {
+		t.Helper()
+		if got := h.peek(t, k)[0].Remaining; got != want {
+			t.Errorf("%d remain after %s, want %d", got, what, want)
+		}
+	}
+	take("a", 3, 0)
+	b := take("b", 2, 0)
+	take("later", 1, 100*sec)
+	h.Advance(130 * sec)
+	take("c", 1, 0)
+	remains("what has left", 8)
+	h.Advance(-130 * sec)
+	take("d", 5, 0)
+	remains("a charge in a bucket that had left", 3)
+	h.cancel(t, authority.Cancel{Key: k, Call: "a"})
+	h.settle(t, authority.Settle{Key: k, Lease: b, Unused: 2})
+	remains("taking back what is gone", 3)
+	h.Advance(127 * sec)
+	remains("most of a window", 3)
+	h.Advance(13 * sec)
+	remains("a window", 8)
+	h.Advance(150 * sec)
+	remains("another window", 10)
 }
 
 // testForgotten: of very many strict charges the oldest cannot be taken back any more, the youngest can, and each once.

@@ -71,6 +71,8 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	if e.bound > 0 {
 		t.Run("no more entries for more units", func(t *testing.T) { testBounded(t, open(t)) })
+		t.Run("no entries of workers that crashed", func(t *testing.T) { testCrashedWorkers(t, open(t)) })
+		t.Run("buckets that come again", func(t *testing.T) { testBucketsComeAgain(t, open(t)) })
 		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
 	}
 	t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })

@@ -1,0 +1,111 @@
+package redis
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/shared/limit"
+)
+
+// brokenVariable has a replacement in the scripts' sources: what, an arrow, and what instead. Only TestBrokenScripts sets it.
+const (
+	brokenVariable = "SLUICE_BROKEN_SCRIPT"
+	arrow          = " ==> "
+)
+
+// broken gives a script's source with what the environment says replaced.
+func broken(source string) string {
+	if before, after, found := strings.Cut(os.Getenv(brokenVariable), arrow); found {
+		return strings.ReplaceAll(source, before, after)
+	}
+	return source
+}
+
+// breaks are rules that a script could lack. The suite has to notice each.
+var breaks = map[limit.Algorithm][]string{
+	limit.SlidingLog: {
+		// What is the same for all algorithms.
+		"local MARGIN = 10000000 ==> local MARGIN = 0",
+		"if redis.call('PTTL', key) < millis then ==> if true then",
+		"w.minted + 1) ==> now)",
+		"return n - n % of ==> return n",
+		"if all and all <= now + horizon ==> if all and all < now + horizon",
+		"not charge(w, name, stop, units) ==> not charge(w, name, start, units)",
+		"if min > w.most then return nil end ==> ",
+		"certain = math.max(certain, c) ==> certain = c",
+		"units = math.min(units, free(w, start, stop, want)) ==> units = free(w, start, stop, want)",
+		"for _, w in ipairs(windows) do settle( ==> for _, w in ipairs({windows[1]}) do settle(",
+		"for _, w in ipairs(windows) do reset(w) end ==> ",
+		"('%.0f', n) ==> ('%.5e', n)",
+		// Its own.
+		"'-inf', fmt(now - w.length), 'LIMIT' ==> '-inf', fmt(now - w.length + 1), 'LIMIT'",
+		"'-inf', fmt(now - w.length), 'LIMIT' ==> '-inf', fmt(now - w.length - 1), 'LIMIT'",
+		"if most then score = math.min(score, most) end ==> ",
+		"if kept > 0 then charge ==> if false then charge",
+		"uncharge(w, name, score, units) ==> ",
+		"if not isLease(member) then sure = sure - gone end ==> sure = sure - gone",
+		"if left >= enough or score > start - w.length ==> if left >= enough or score >= start - w.length",
+		"w.latest = math.max(w.latest, score) ==> w.latest = score",
+	},
+	limit.SlidingBuckets: {
+		"return math.ceil(instant / w.width) ==> return math.floor(instant / w.width)",
+		"return math.ceil(instant / w.width) ==> return math.ceil(instant / w.width) + 1",
+		"math.floor(w.length / BUCKETS) ==> math.floor(w.length / BUCKETS) + 1",
+		"local edge = math.floor((now - w.length) / w.width) ==> local edge = math.floor((now - w.length) / w.width) + 1",
+		"return math.max(index, w.pruned + 1) ==> return index",
+		"w.units > 0 and w.latest <= edge ==> w.units > 0 and w.latest <= edge + 1",
+		"redis.call('HDEL', w.grants, name) ==> ",
+		"if index <= w.pruned then return nil end ==> ",
+		"add(w, index, -units, isLease(name) and -units or 0) ==> add(w, index, -units, 0)",
+		"add(w, index, units, isLease(name) and units or 0) ==> add(w, index, units, 0)",
+		"math.min(index, most or index) ==> index",
+		"if kept > 0 then add(w, index, kept, 0) end ==> ",
+		"sure - b.units + b.leased ==> sure - b.units",
+		"if index * w.width > start - w.length then break end ==> if index * w.width >= start - w.length then break end",
+		"elseif index == w.latest then ==> elseif false then",
+		"redis.call('DEL', w.state, w.grants)\n  if w.units == 0 ==> redis.call('DEL', w.state)\n  if w.units == 0",
+		"if w.strict >= MOST_STRICT then sweep(w) end ==> ",
+		"a[2] < b[2] ==> a[2] > b[2]",
+		"elseif b.dirty then ==> elseif false then",
+		"if leases then sweep(w) end ==> ",
+		"keep(w.grants, life) ==> redis.call('PEXPIRE', w.grants, '1000')",
+	},
+}
+
+// TestBrokenScripts runs the suite on scripts that were broken on purpose, each in a process of its own, and wants it to fail:
+// on every seventh, and on all with SLUICE_LONG=1.
+func TestBrokenScripts(t *testing.T) {
+	if os.Getenv(brokenVariable) != "" {
+		t.Skip("this is such a process")
+	}
+	for algorithm, all := range breaks {
+		source := headSource + newAlgorithms(asItIs)[algorithm].script.source
+		for i, change := range all {
+			before, _, _ := strings.Cut(change, arrow)
+			if !strings.Contains(source, before) {
+				t.Errorf("%v has no %q to break", algorithm, before)
+				continue
+			}
+			if os.Getenv("SLUICE_LONG") == "" && i%7 != 0 {
+				continue
+			}
+			t.Run(algorithm.String()+"/"+change, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				suite := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoreWithClock$/^"+algorithm.String()+"$",
+					"-test.failfast", "-rapid.shrinktime=0s", "-rapid.nofailfile")
+				suite.Env = append(os.Environ(), brokenVariable+"="+change)
+				out, err := suite.CombinedOutput()
+				if err == nil {
+					t.Errorf("the suite finds nothing wrong with it")
+				} else if !strings.Contains(string(out), "--- FAIL: TestStoreWithClock/"+algorithm.String()) {
+					t.Errorf("the suite did not run: %v\n%s", err, out)
+				}
+			})
+		}
+	}
+}
