@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/filter/control"
+	"sluice/shared/jsontext"
 )
 
 // config is the plugin's configuration.
@@ -28,28 +29,28 @@ const maxClusterLength = 256
 // settings are the keys of the configuration, and how each is taken.
 var settings = []struct {
 	name string
-	set  func(c *config, v jsonValue) error
+	set  func(c *config, v jsontext.Value) error
 }{
-	{"control_cluster", func(c *config, v jsonValue) error {
-		if v.kind != jsonString || v.text == "" || len(v.text) > maxClusterLength {
-			return errors.New("is " + v.describe() + ", want the name of the service's cluster, 1 to " +
+	{"control_cluster", func(c *config, v jsontext.Value) error {
+		if v.Kind != jsontext.String || v.Text == "" || len(v.Text) > maxClusterLength {
+			return errors.New("is " + v.Describe() + ", want the name of the service's cluster, 1 to " +
 				strconv.Itoa(maxClusterLength) + " bytes")
 		}
-		c.Cluster = v.text
+		c.Cluster = v.Text
 		return nil
 	}},
-	{"timeout_ms", func(c *config, v jsonValue) error {
-		n, err := v.whole(1, 60_000)
+	{"timeout_ms", func(c *config, v jsontext.Value) error {
+		n, err := v.Whole(1, 60_000)
 		c.Timeout = time.Duration(n) * time.Millisecond
 		return err
 	}},
-	{"max_keys", func(c *config, v jsonValue) error {
-		n, err := v.whole(100, 10_000_000)
+	{"max_keys", func(c *config, v jsontext.Value) error {
+		n, err := v.Whole(100, 10_000_000)
 		c.maxKeys = n
 		return err
 	}},
-	{"max_paused", func(c *config, v jsonValue) error {
-		n, err := v.whole(1, 1_000_000)
+	{"max_paused", func(c *config, v jsontext.Value) error {
+		n, err := v.Whole(1, 1_000_000)
 		c.MaxPaused = n
 		return err
 	}},
@@ -61,7 +62,7 @@ func parseConfig(text []byte) (config, error) {
 	if len(text) == 0 {
 		return c, nil
 	}
-	err := readJSONObject(text, func(key string, v jsonValue) error {
+	err := jsontext.ReadObject(text, func(key string, v jsontext.Value) error {
 		names := make([]string, len(settings))
 		for i, s := range settings {
 			if s.name != key {

@@ -205,7 +205,7 @@ func sameCount(oldPolicy *policy.Policy, before *policy.Limit, newPolicy *policy
 		return false
 	}
 	for i := range before.Key {
-		if oldPolicy.Identities[before.Key[i]] != newPolicy.Identities[after.Key[i]] {
+		if !policy.SameValues(oldPolicy, before.Key[i], newPolicy, after.Key[i]) {
 			return false
 		}
 	}

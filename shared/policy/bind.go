@@ -1,7 +1,5 @@
 package policy
 
-import "strings"
-
 // Request is what a policy reads of a request.
 type Request interface {
 	// Header reads a header by its name in lower case, and counts the fields of that name; ":method", ":path" and
@@ -28,11 +26,25 @@ type Bound struct {
 
 // Binder says which limits of a policy a request is under. It is read-only once made: many requests share it.
 type Binder struct {
-	policy *Policy
+	policy   *Policy
+	readers  []reader
+	matchers []*matcher
+	index    index
 }
 
 // NewBinder makes what a policy is bound by, once for the policy, which has passed Validate.
-func NewBinder(p *Policy) *Binder { return &Binder{policy: p} }
+func NewBinder(p *Policy) *Binder {
+	c := &Binder{policy: p, readers: make([]reader, len(p.Identities)), matchers: make([]*matcher, len(p.Limits))}
+	for i := range p.Identities {
+		c.readers[i] = newReader(&p.Identities[i])
+	}
+	patterns := make(map[string]*pattern)
+	for i := range p.Limits {
+		c.matchers[i] = newMatcher(&p.Limits[i].Match, patterns)
+	}
+	c.index = newIndex(p.Limits)
+	return c
+}
 
 // Policy gives what it was made of.
 func (c *Binder) Policy() *Policy { return c.policy }
@@ -42,7 +54,7 @@ func (c *Binder) Policy() *Policy { return c.policy }
 // list or a limit that matches needs it.
 func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	p := c.policy
-	b := binding{policy: p, request: r}
+	b := binding{binder: c, request: r}
 	if more := len(p.Identities) - len(b.first); more > 0 {
 		b.others = make([]value, more)
 	}
@@ -54,19 +66,19 @@ func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	if allowed {
 		dst = append(dst, Bound{Limit: -1, Listed: Allowed})
 	}
-	for i := range p.Limits {
+	var room [32]uint32
+	for _, i := range b.matching(room[:0]) {
 		l := &p.Limits[i]
 		switch {
-		case !b.matches(&l.Match):
 		case b.on(l.Block):
-			return append(dst[:before], Bound{Limit: i, Listed: Blocked})
+			return append(dst[:before], Bound{Limit: int(i), Listed: Blocked})
 		case allowed:
 		case b.on(l.Allow):
-			dst = append(dst, Bound{Limit: i, Listed: Allowed})
+			dst = append(dst, Bound{Limit: int(i), Listed: Allowed})
 		default:
 			if key, ok := b.key(l.Key); ok {
 				if rule := l.Rule(b.plan(l), key); !rule.Unlimited {
-					dst = append(dst, Bound{Limit: i, Rule: rule, Key: key, Cost: b.cost(l)})
+					dst = append(dst, Bound{Limit: int(i), Rule: rule, Key: key, Cost: b.cost(l)})
 				}
 			}
 		}
@@ -94,30 +106,16 @@ type value struct {
 
 // binding is one request on its way through the limits.
 type binding struct {
-	policy  *Policy
+	binder  *Binder
 	request Request
 	// first holds the identities' values, and others those that it has no room for. It is enough for most policies; an
 	// array for MaxIdentities would have to be cleared for every request.
 	first  [32]value
 	others []value
 
-	path, method         string
-	hasPath, hasMethod   bool
-	pathRead, methodRead bool
-}
-
-// readPath reads the path, without its query, once. False where the request has none, as with CONNECT.
-func (b *binding) readPath() bool {
-	if !b.pathRead {
-		var fields int
-		b.path, fields = b.request.Header(":path")
-		b.hasPath = fields > 0
-		if end := strings.IndexAny(b.path, "?#"); end >= 0 {
-			b.path = b.path[:end]
-		}
-		b.pathRead = true
-	}
-	return b.hasPath
+	path, query, method, host      string
+	hasPath, hasMethod             bool
+	pathRead, methodRead, hostRead bool
 }
 
 // key makes a limit's key; false where the request lacks one of its identities.

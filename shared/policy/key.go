@@ -24,14 +24,8 @@ func EscapeValue(value string) string {
 	case value == "":
 		return noValue
 	case len(value) > MaxValueLength:
-		const digits = "0123456789abcdef"
 		sum := sha256.Sum256([]byte(value))
-		text := make([]byte, 0, 1+2*sha256.Size)
-		text = append(text, '#')
-		for _, b := range sum { // encoding/hex would bring fmt into the filter
-			text = append(text, digits[b>>4], digits[b&0xf])
-		}
-		return string(text)
+		return hexForm("#", sum[:])
 	}
 	for i := range len(value) {
 		if !isPlain(value[i]) {

@@ -77,7 +77,7 @@ func checkLimit(l *Limit, identities int) *invalid {
 	if e := checkLists("block", l.Block, identities); e != nil {
 		return e
 	}
-	return checkMatch(&l.Match)
+	return nil
 }
 
 // checkSpending looks at what a request spends, and for how long it may be held back.

@@ -12,6 +12,18 @@ const (
 	MaxLimits     = 16_384
 	MaxKeyParts   = 8
 	MaxMethods    = 32
+	// MaxFieldMatches bounds the headers, and the query parameters, of one match, and MaxFieldValue what each is compared with,
+	// in bytes.
+	MaxFieldMatches = 16
+	MaxFieldValue   = 512
+	// MaxNetworks, MaxTemplates and MaxFirstOf bound what one identity is made of, MaxPathParts an attribute's or a claim's path.
+	MaxNetworks  = 1024
+	MaxTemplates = 1024
+	MaxFirstOf   = 16
+	MaxPathParts = 8
+	// MaxMaxLength bounds Identity.MaxLength, and MaxDefaultLength Identity.Default, in bytes.
+	MaxMaxLength     = 65_536
+	MaxDefaultLength = 64
 	// MaxNameLength bounds the domain's, identities', limits' and headers' names and the version, in bytes.
 	MaxNameLength = 128
 	// MaxPathLength bounds a path to match, in bytes.
@@ -39,7 +51,9 @@ type Policy struct {
 	// Version is the content hash that names it.
 	Version string
 	// Domain separates the keys of several policies in one store.
-	Domain     string
+	Domain string
+	// HashKey is the key of the identities that are hashed, MinHashKey to MaxHashKey bytes; empty where none is.
+	HashKey    Secret
 	Identities []Identity
 	Limits     []Limit
 	// Block denies every request that stands on one of the lists; Allow takes one out of all limits. Block goes first.

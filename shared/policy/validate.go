@@ -45,10 +45,8 @@ func check(p *Policy) *invalid {
 			return e.in("responses", i)
 		}
 	}
-	for i := range p.Identities {
-		if e := checkIdentity(&p.Identities[i]); e != nil {
-			return e.in("identities", i)
-		}
+	if e := checkIdentities(p); e != nil {
+		return e
 	}
 	if e := checkLists("allow", p.Allow, len(p.Identities)); e != nil {
 		return e
@@ -56,6 +54,26 @@ func check(p *Policy) *invalid {
 	if e := checkLists("block", p.Block, len(p.Identities)); e != nil {
 		return e
 	}
+	return checkLimits(p)
+}
+
+func checkIdentities(p *Policy) *invalid {
+	if e := checkHashKey(p.HashKey); e != nil {
+		return e
+	}
+	for i := range p.Identities {
+		if e := checkIdentity(&p.Identities[i], p); e != nil {
+			return e.in("identities", i)
+		}
+	}
+	if i := Cycle(p.Identities); i >= 0 {
+		return (&invalid{"first_of", "is read from itself"}).in("identities", i)
+	}
+	return nil
+}
+
+func checkLimits(p *Policy) *invalid {
+	matches := checker{patterns: make(map[string]bool)}
 	names := make(map[string]struct{}, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -65,6 +83,9 @@ func check(p *Policy) *invalid {
 		if l.Response > 0 && int64(l.Response) >= int64(len(p.Responses)) {
 			return (&invalid{"response", strconv.FormatUint(uint64(l.Response), 10) + " is no index into the " +
 				strconv.Itoa(len(p.Responses)) + " responses"}).in("limits", i)
+		}
+		if e := matches.match(&l.Match, "match"); e != nil {
+			return e.in("limits", i)
 		}
 		if _, twice := names[l.Name]; twice {
 			return (&invalid{"name", strconv.Quote(l.Name) + " names an earlier limit"}).in("limits", i)

@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 		{func(p *Policy) { p.Identities[0].Header = "" }, `identities[0].header: "" is no header's name in lower case`},
 		{func(p *Policy) { p.Identities[0].Header = ":status" }, `identities[0].header: ":status" is no header's name in lower case`},
 		{func(p *Policy) { p.Identities[0].Source = 0 }, "identities[0].source: 0 is no source that is known here"},
-		{func(p *Policy) { p.Identities[0].Source = 9 }, "identities[0].source: 9 is no source that is known here"},
+		{func(p *Policy) { p.Identities[0].Source = 99 }, "identities[0].source: 99 is no source that is known here"},
 		{func(p *Policy) { p.Identities[1].TrustedHops = 65 }, "identities[1].trusted_hops: has 65 hops, want at most 64"},
 		{func(p *Policy) { p.Limits[3].Name = long }, `limits[3].name: "` + strings.Repeat("x", 64) + `…" is no name, want 1 to 128 of a-z 0-9 . _ -`},
 		{func(p *Policy) { p.Limits[3].Name = "tenant" }, `limits[3].name: "tenant" names an earlier limit`},

@@ -100,10 +100,10 @@ func TestAPolicyOffTheWireIsValid(t *testing.T) {
 	m := examplePolicy
 	p := *m.Policy
 	p.Limits = append([]policy.Limit(nil), p.Limits...)
-	p.Limits[1].Key = []uint32{0, 3}
+	p.Limits[1].Key = []uint32{0, 99}
 	m.Policy = &p
 	_, err := ParseGetPolicyResponse(AppendGetPolicyResponse(nil, &m))
-	if want := "limits[1].key[1]: 3 is no index into the 3 identities"; !errors.Is(err, policy.ErrInvalid) || err.Error() != want {
+	if want := "limits[1].key[1]: 99 is no index into the 15 identities"; !errors.Is(err, policy.ErrInvalid) || err.Error() != want {
 		t.Fatalf("got %v, want %s", err, want)
 	}
 }

@@ -86,25 +86,12 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 	if rapid.Bool().Draw(t, "unchanged") {
 		return m
 	}
-	name := rapid.StringMatching(`[a-z0-9._-]{1,128}`)
-	identities := drawList(t, "identities", 5, func(t *rapid.T) policy.Identity {
-		id := policy.Identity{Name: name.Draw(t, "name"), Source: policy.FromAddress}
-		if rapid.Bool().Draw(t, "is header") {
-			id.Source, id.Header = policy.FromHeader, rapid.StringMatching(`[a-z0-9-]{1,128}`).Draw(t, "header")
-		} else {
-			id.TrustedHops = rapid.Uint32Range(0, policy.MaxTrustedHops).Draw(t, "hops")
-		}
-		return id
-	})
+	identities := drawIdentities(t)
 	responses := drawList(t, "responses", 3, drawPolicyFileResponse)
-	path := rapid.StringMatching(`(/[!-"$->@-~]{0,400})?`)
 	limits := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) policy.Limit {
 		l := policy.Limit{
-			Name: name.Draw(t, "name"),
-			Match: policy.Match{
-				PathExact: path.Draw(t, "exact"), PathPrefix: path.Draw(t, "prefix"),
-				Methods: rapid.SliceOfN(rapid.StringMatching(`[A-Za-z]{1,32}`), 0, policy.MaxMethods).Draw(t, "methods"),
-			},
+			Name:          aName.Draw(t, "name"),
+			Match:         drawMatch(t, rapid.Bool().Draw(t, "not")),
 			Rates:         drawRates(t),
 			Algorithm:     limit.Algorithm(rapid.Uint8Range(1, 5).Draw(t, "algorithm")),
 			Mode:          limit.Mode(rapid.Uint8Range(1, 3).Draw(t, "mode")),
@@ -129,11 +116,12 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 		return l
 	}), 0, 5, func(l policy.Limit) string { return l.Name }).Draw(t, "limits")
 	m.Policy = &policy.Policy{
-		Version: m.Version, Domain: name.Draw(t, "domain"), Identities: identities, Limits: limits, Responses: responses,
+		Version: m.Version, Domain: aName.Draw(t, "domain"), Identities: identities, Limits: limits, Responses: responses,
 		Allow: drawLists(t, "allow", len(identities)), Block: drawLists(t, "block", len(identities)),
 		ShadowHeader: rapid.Bool().Draw(t, "shadow header"),
 		FieldStyles:  policy.FieldStyles(rapid.Uint8Range(0, uint8(policy.NoFields)).Draw(t, "styles")),
 	}
+	m.Policy.HashKey = policy.Secret(rapid.StringN(policy.MinHashKey, 40, 200).Draw(t, "hash key"))
 	return m
 }
 

@@ -100,23 +100,49 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 	if m.GetPolicy() == nil {
 		return out
 	}
-	p := &policy.Policy{Version: m.GetVersion(), Domain: m.GetPolicy().GetDomain()}
+	p := &policy.Policy{Version: m.GetVersion(), Domain: m.GetPolicy().GetDomain(), HashKey: policy.Secret(m.GetPolicy().GetHashKey())}
 	for _, id := range m.GetPolicy().GetIdentities() {
 		identity := policy.Identity{Name: id.GetName()}
 		switch source := id.GetSource().(type) {
 		case *sluicev1.Identity_Header:
 			identity.Source, identity.Header = policy.FromHeader, source.Header
 		case *sluicev1.Identity_Address:
-			identity.Source, identity.TrustedHops = policy.FromAddress, source.Address.GetTrustedHops()
+			a := source.Address
+			identity.Source, identity.TrustedHops = policy.FromAddress, a.GetTrustedHops()
+			identity.IPv4Prefix, identity.IPv6Prefix = a.GetIpv4Prefix(), a.GetIpv6Prefix()
+			for _, n := range a.GetNetworks() {
+				identity.Networks = append(identity.Networks, policy.Network{Name: n.GetName(), CIDR: n.GetCidr()})
+			}
+		case *sluicev1.Identity_Cookie:
+			identity.Source, identity.Text = policy.FromCookie, source.Cookie
+		case *sluicev1.Identity_Query:
+			identity.Source, identity.Text = policy.FromQuery, source.Query
+		case *sluicev1.Identity_Constant:
+			identity.Source, identity.Text = policy.FromConstant, source.Constant
+		case *sluicev1.Identity_Method:
+			identity.Source = policy.FromMethod
+		case *sluicev1.Identity_Host:
+			identity.Source = policy.FromHost
+		case *sluicev1.Identity_Path:
+			identity.Source = policy.FromPath
+		case *sluicev1.Identity_Claim:
+			identity.Source, identity.Path = policy.FromClaim, source.Claim.GetPath()
+			identity.Header, identity.Metadata = source.Claim.GetHeader(), source.Claim.GetMetadata()
+		case *sluicev1.Identity_PathTemplate:
+			identity.Source, identity.Path = policy.FromPathTemplate, source.PathTemplate.GetTexts()
+		case *sluicev1.Identity_Attribute:
+			identity.Source, identity.Path = policy.FromAttribute, source.Attribute.GetTexts()
+		case *sluicev1.Identity_FirstOf:
+			identity.Source, identity.FirstOf = policy.FirstOf, source.FirstOf.GetIdentities()
 		}
+		identity.Hash, identity.Lowercase = id.GetHash(), id.GetLowercase()
+		identity.MaxLength, identity.Default = id.GetMaxLength(), id.GetDefault()
 		p.Identities = append(p.Identities, identity)
 	}
 	for _, l := range m.GetPolicy().GetLimits() {
 		rule := policy.Limit{
-			Name: l.GetName(),
-			Match: policy.Match{
-				PathExact: l.GetMatch().GetPathExact(), PathPrefix: l.GetMatch().GetPathPrefix(), Methods: l.GetMatch().GetMethods(),
-			},
+			Name:      l.GetName(),
+			Match:     fromGeneratedMatch(l.GetMatch()),
 			Key:       l.GetKey(),
 			Algorithm: limit.Algorithm(l.GetAlgorithm()), Mode: limit.Mode(l.GetMode()), OnUnavailable: limit.Unavailable(l.GetOnUnavailable()),
 			MaxWait: micros(l.GetMaxWait()), Response: l.GetResponse(), Cost: int64(l.GetCost()),
@@ -143,5 +169,24 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 	p.Allow, p.Block = fromGeneratedLists(m.GetPolicy().GetAllow()), fromGeneratedLists(m.GetPolicy().GetBlock())
 	p.ShadowHeader = m.GetPolicy().GetShadowHeader()
 	out.Policy = p
+	return out
+}
+
+func fromGeneratedMatch(m *sluicev1.Match) policy.Match {
+	out := policy.Match{
+		PathExact: m.GetPathExact(), PathPrefix: m.GetPathPrefix(), PathTemplate: m.GetPathTemplate(), PathRegex: m.GetPathRegex(),
+		Host: m.GetHost(), Methods: m.GetMethods(), Headers: fromGeneratedFields(m.GetHeaders()), Query: fromGeneratedFields(m.GetQuery()),
+	}
+	if m.GetNot() != nil {
+		not := fromGeneratedMatch(m.GetNot())
+		out.Not = &not
+	}
+	return out
+}
+
+func fromGeneratedFields(list []*sluicev1.FieldMatch) (out []policy.FieldMatch) {
+	for _, f := range list {
+		out = append(out, policy.FieldMatch{Name: f.GetName(), Kind: policy.FieldKind(f.GetKind()), Value: f.GetValue()})
+	}
 	return out
 }

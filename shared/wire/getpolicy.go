@@ -53,6 +53,7 @@ func AppendPolicy(dst []byte, p *policy.Policy) []byte {
 	dst = appendLists(dst, 4, p.Allow)
 	dst = appendLists(dst, 5, p.Block)
 	dst = appendFlag(dst, 6, p.ShadowHeader)
+	dst = appendText(dst, 7, string(p.HashKey))
 	for i := range p.Responses {
 		dst, start = openMessage(dst, 10)
 		dst = closeMessage(appendResponse(dst, &p.Responses[i]), start)
@@ -114,6 +115,8 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 			p.Block = f.lists("block", p.Block)
 		case 6:
 			p.ShadowHeader = f.flag("shadow_header")
+		case 7:
+			p.HashKey = policy.Secret(f.text("hash_key", policy.MaxHashKey))
 		case 10:
 			if b := f.message("responses"); f.room("responses", len(p.Responses), policy.MaxResponses) {
 				r, err := parseResponse(b)

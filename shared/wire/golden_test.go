@@ -50,11 +50,23 @@ var (
 		PolicyVersion: "7c9e66", Workers: 4, Rank: 3,
 	}
 	examplePolicy = GetPolicyResponse{Version: "7c9e66", Policy: &policy.Policy{
-		Version: "7c9e66", Domain: "shop",
+		Version: "7c9e66", Domain: "shop", HashKey: "0123456789abcdef",
 		Identities: []policy.Identity{
 			{Name: "tenant", Source: policy.FromHeader, Header: "x-tenant-id"},
 			{Name: "client", Source: policy.FromAddress, TrustedHops: 1},
 			{Name: "peer", Source: policy.FromAddress},
+			{Name: "office", Source: policy.FromAddress, IPv4Prefix: 24, IPv6Prefix: 64, Networks: []policy.Network{{Name: "hq", CIDR: "10.0.0.0/8"}}},
+			{Name: "session", Source: policy.FromCookie, Text: "sid", Hash: true},
+			{Name: "region", Source: policy.FromQuery, Text: "r", Lowercase: true, MaxLength: 8, Default: "eu"},
+			{Name: "user", Source: policy.FromClaim, Path: []string{"realm_access", "role"}, Header: "authorization"},
+			{Name: "verified", Source: policy.FromClaim, Path: []string{"sub"}, Metadata: "payload"},
+			{Name: "method", Source: policy.FromMethod},
+			{Name: "host", Source: policy.FromHost},
+			{Name: "path", Source: policy.FromPath},
+			{Name: "route", Source: policy.FromPathTemplate, Path: []string{"/v1/reports/{id}", "/files/{rest=**}"}},
+			{Name: "mtls", Source: policy.FromAttribute, Path: []string{"connection", "mtls"}},
+			{Name: "env", Source: policy.FromConstant, Text: "prod"},
+			{Name: "caller", Source: policy.FirstOf, FirstOf: []uint32{4, 1}},
 		},
 		Limits: []policy.Limit{
 			{
@@ -66,6 +78,15 @@ var (
 				Rates:     []limit.Rate{{Units: 10, Window: time.Second}, {Units: 600, Window: time.Minute}},
 				Algorithm: limit.SlidingBuckets, Mode: limit.Lease, OnUnavailable: limit.Deny,
 				MaxWait: 500 * time.Millisecond, Cost: 5,
+			},
+			{
+				Name: "everything", Match: policy.Match{
+					Host: "*.example.com", PathTemplate: "/v1/reports/{id}", PathRegex: "/v[0-9]/.*",
+					Headers: []policy.FieldMatch{{Name: "x-beta", Kind: policy.FieldPresent}, {Name: "x-plan", Kind: policy.FieldExact, Value: "gold"}},
+					Query:   []policy.FieldMatch{{Name: "q", Kind: policy.FieldRegex, Value: "a+"}},
+					Not:     &policy.Match{PathPrefix: "/v1/reports/public"},
+				},
+				Rates: []limit.Rate{{Units: 1, Window: time.Second}}, Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
 			},
 			{
 				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},

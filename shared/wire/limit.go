@@ -42,7 +42,7 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 		case 1:
 			l.Name = f.text("name", policy.MaxNameLength)
 		case 2:
-			f.nested("match", -1, parseMatch(f.message("match"), &l.Match))
+			f.nested("match", -1, parseMatch(f.message("match"), &l.Match, false))
 		case 3:
 			l.Key = f.indices("key", policy.MaxKeyParts, l.Key)
 		case 4:

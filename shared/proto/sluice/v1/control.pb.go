@@ -982,6 +982,8 @@ type Policy struct {
 	Block []*List `protobuf:"bytes,5,rep,name=block,proto3" json:"block,omitempty"`
 	// Clients are told, in x-sluice-shadow, which limits in shadow would have denied them.
 	ShadowHeader bool `protobuf:"varint,6,opt,name=shadow_header,json=shadowHeader,proto3" json:"shadow_header,omitempty"`
+	// The key of the identities that are hashed.
+	HashKey string `protobuf:"bytes,7,opt,name=hash_key,json=hashKey,proto3" json:"hash_key,omitempty"`
 	// What denied clients are told; the first is for limits that name none.
 	Responses []*Response `protobuf:"bytes,10,rep,name=responses,proto3" json:"responses,omitempty"`
 	// Which header fields tell of the limits, bit by bit, as shared/policy numbers them. 0: the default.
@@ -1062,6 +1064,13 @@ func (x *Policy) GetShadowHeader() bool {
 	return false
 }
 
+func (x *Policy) GetHashKey() string {
+	if x != nil {
+		return x.HashKey
+	}
+	return ""
+}
+
 func (x *Policy) GetResponses() []*Response {
 	if x != nil {
 		return x.Responses
@@ -1083,7 +1092,24 @@ type Identity struct {
 	//
 	//	*Identity_Header
 	//	*Identity_Address
-	Source        isIdentity_Source `protobuf_oneof:"source"`
+	//	*Identity_Cookie
+	//	*Identity_Query
+	//	*Identity_Claim
+	//	*Identity_Method
+	//	*Identity_Host
+	//	*Identity_Path
+	//	*Identity_PathTemplate
+	//	*Identity_Attribute
+	//	*Identity_Constant
+	//	*Identity_FirstOf
+	Source isIdentity_Source `protobuf_oneof:"source"`
+	// The policy's hash_key makes the value.
+	Hash      bool `protobuf:"varint,16,opt,name=hash,proto3" json:"hash,omitempty"`
+	Lowercase bool `protobuf:"varint,17,opt,name=lowercase,proto3" json:"lowercase,omitempty"`
+	// Longer values are absent. 0: none is too long.
+	MaxLength uint32 `protobuf:"varint,18,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"`
+	// What stands for an absent value; empty: nothing.
+	Default       string `protobuf:"bytes,19,opt,name=default,proto3" json:"default,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,6 +1176,124 @@ func (x *Identity) GetAddress() *ClientAddress {
 	return nil
 }
 
+func (x *Identity) GetCookie() string {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Cookie); ok {
+			return x.Cookie
+		}
+	}
+	return ""
+}
+
+func (x *Identity) GetQuery() string {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Query); ok {
+			return x.Query
+		}
+	}
+	return ""
+}
+
+func (x *Identity) GetClaim() *Claim {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Claim); ok {
+			return x.Claim
+		}
+	}
+	return nil
+}
+
+func (x *Identity) GetMethod() bool {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Method); ok {
+			return x.Method
+		}
+	}
+	return false
+}
+
+func (x *Identity) GetHost() bool {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Host); ok {
+			return x.Host
+		}
+	}
+	return false
+}
+
+func (x *Identity) GetPath() bool {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Path); ok {
+			return x.Path
+		}
+	}
+	return false
+}
+
+func (x *Identity) GetPathTemplate() *Texts {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_PathTemplate); ok {
+			return x.PathTemplate
+		}
+	}
+	return nil
+}
+
+func (x *Identity) GetAttribute() *Texts {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Attribute); ok {
+			return x.Attribute
+		}
+	}
+	return nil
+}
+
+func (x *Identity) GetConstant() string {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_Constant); ok {
+			return x.Constant
+		}
+	}
+	return ""
+}
+
+func (x *Identity) GetFirstOf() *FirstOf {
+	if x != nil {
+		if x, ok := x.Source.(*Identity_FirstOf); ok {
+			return x.FirstOf
+		}
+	}
+	return nil
+}
+
+func (x *Identity) GetHash() bool {
+	if x != nil {
+		return x.Hash
+	}
+	return false
+}
+
+func (x *Identity) GetLowercase() bool {
+	if x != nil {
+		return x.Lowercase
+	}
+	return false
+}
+
+func (x *Identity) GetMaxLength() uint32 {
+	if x != nil {
+		return x.MaxLength
+	}
+	return 0
+}
+
+func (x *Identity) GetDefault() string {
+	if x != nil {
+		return x.Default
+	}
+	return ""
+}
+
 type isIdentity_Source interface {
 	isIdentity_Source()
 }
@@ -1163,21 +1307,240 @@ type Identity_Address struct {
 	Address *ClientAddress `protobuf:"bytes,3,opt,name=address,proto3,oneof"`
 }
 
+type Identity_Cookie struct {
+	// A cookie's name, and a query parameter's.
+	Cookie string `protobuf:"bytes,4,opt,name=cookie,proto3,oneof"`
+}
+
+type Identity_Query struct {
+	Query string `protobuf:"bytes,5,opt,name=query,proto3,oneof"`
+}
+
+type Identity_Claim struct {
+	Claim *Claim `protobuf:"bytes,6,opt,name=claim,proto3,oneof"`
+}
+
+type Identity_Method struct {
+	// The request's method, host and path; the value says nothing.
+	Method bool `protobuf:"varint,7,opt,name=method,proto3,oneof"`
+}
+
+type Identity_Host struct {
+	Host bool `protobuf:"varint,8,opt,name=host,proto3,oneof"`
+}
+
+type Identity_Path struct {
+	Path bool `protobuf:"varint,9,opt,name=path,proto3,oneof"`
+}
+
+type Identity_PathTemplate struct {
+	// The one of these templates that the path is.
+	PathTemplate *Texts `protobuf:"bytes,10,opt,name=path_template,json=pathTemplate,proto3,oneof"`
+}
+
+type Identity_Attribute struct {
+	// An attribute of the proxy's, by its path.
+	Attribute *Texts `protobuf:"bytes,11,opt,name=attribute,proto3,oneof"`
+}
+
+type Identity_Constant struct {
+	Constant string `protobuf:"bytes,12,opt,name=constant,proto3,oneof"`
+}
+
+type Identity_FirstOf struct {
+	FirstOf *FirstOf `protobuf:"bytes,13,opt,name=first_of,json=firstOf,proto3,oneof"`
+}
+
 func (*Identity_Header) isIdentity_Source() {}
 
 func (*Identity_Address) isIdentity_Source() {}
 
+func (*Identity_Cookie) isIdentity_Source() {}
+
+func (*Identity_Query) isIdentity_Source() {}
+
+func (*Identity_Claim) isIdentity_Source() {}
+
+func (*Identity_Method) isIdentity_Source() {}
+
+func (*Identity_Host) isIdentity_Source() {}
+
+func (*Identity_Path) isIdentity_Source() {}
+
+func (*Identity_PathTemplate) isIdentity_Source() {}
+
+func (*Identity_Attribute) isIdentity_Source() {}
+
+func (*Identity_Constant) isIdentity_Source() {}
+
+func (*Identity_FirstOf) isIdentity_Source() {}
+
+type Texts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Texts         []string               `protobuf:"bytes,1,rep,name=texts,proto3" json:"texts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Texts) Reset() {
+	*x = Texts{}
+	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Texts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Texts) ProtoMessage() {}
+
+func (x *Texts) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Texts.ProtoReflect.Descriptor instead.
+func (*Texts) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Texts) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+// A claim of a JSON Web Token: from a header, unverified, or from the metadata of Envoy's filter for them.
+type Claim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []string               `protobuf:"bytes,1,rep,name=path,proto3" json:"path,omitempty"`
+	Header        string                 `protobuf:"bytes,2,opt,name=header,proto3" json:"header,omitempty"`
+	Metadata      string                 `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Claim) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *Claim) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *Claim) GetMetadata() string {
+	if x != nil {
+		return x.Metadata
+	}
+	return ""
+}
+
+// The first of these that a request has; indices into the policy's identities.
+type FirstOf struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Identities    []uint32               `protobuf:"varint,1,rep,packed,name=identities,proto3" json:"identities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FirstOf) Reset() {
+	*x = FirstOf{}
+	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FirstOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FirstOf) ProtoMessage() {}
+
+func (x *FirstOf) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FirstOf.ProtoReflect.Descriptor instead.
+func (*FirstOf) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FirstOf) GetIdentities() []uint32 {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
 // The client's address: the peer's, or with trusted_hops n > 0 the n-th entry from the right of X-Forwarded-For.
 type ClientAddress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TrustedHops   uint32                 `protobuf:"varint,1,opt,name=trusted_hops,json=trustedHops,proto3" json:"trusted_hops,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	TrustedHops uint32                 `protobuf:"varint,1,opt,name=trusted_hops,json=trustedHops,proto3" json:"trusted_hops,omitempty"`
+	// How many bits of the address count. 0: all.
+	Ipv4Prefix uint32 `protobuf:"varint,2,opt,name=ipv4_prefix,json=ipv4Prefix,proto3" json:"ipv4_prefix,omitempty"`
+	Ipv6Prefix uint32 `protobuf:"varint,3,opt,name=ipv6_prefix,json=ipv6Prefix,proto3" json:"ipv6_prefix,omitempty"`
+	// Where there are some, the name of the narrowest that the address is in stands for it.
+	Networks      []*Network `protobuf:"bytes,4,rep,name=networks,proto3" json:"networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClientAddress) Reset() {
 	*x = ClientAddress{}
-	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1552,7 @@ func (x *ClientAddress) String() string {
 func (*ClientAddress) ProtoMessage() {}
 
 func (x *ClientAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1565,7 @@ func (x *ClientAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientAddress.ProtoReflect.Descriptor instead.
 func (*ClientAddress) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClientAddress) GetTrustedHops() uint32 {
@@ -1210,6 +1573,79 @@ func (x *ClientAddress) GetTrustedHops() uint32 {
 		return x.TrustedHops
 	}
 	return 0
+}
+
+func (x *ClientAddress) GetIpv4Prefix() uint32 {
+	if x != nil {
+		return x.Ipv4Prefix
+	}
+	return 0
+}
+
+func (x *ClientAddress) GetIpv6Prefix() uint32 {
+	if x != nil {
+		return x.Ipv6Prefix
+	}
+	return 0
+}
+
+func (x *ClientAddress) GetNetworks() []*Network {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+type Network struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Cidr          string                 `protobuf:"bytes,2,opt,name=cidr,proto3" json:"cidr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Network) Reset() {
+	*x = Network{}
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Network) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Network) ProtoMessage() {}
+
+func (x *Network) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Network.ProtoReflect.Descriptor instead.
+func (*Network) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Network) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Network) GetCidr() string {
+	if x != nil {
+		return x.Cidr
+	}
+	return ""
 }
 
 type Rate struct {
@@ -1222,7 +1658,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1670,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1683,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Rate) GetUnits() uint64 {
@@ -1301,7 +1737,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1749,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1762,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Limit) GetName() string {
@@ -1473,7 +1909,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1921,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1934,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Response) GetStatus() uint32 {
@@ -1547,7 +1983,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1995,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +2008,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Field) GetName() string {
@@ -1602,7 +2038,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +2050,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +2063,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Measure) GetHeader() string {
@@ -1667,7 +2103,7 @@ type Exception struct {
 
 func (x *Exception) Reset() {
 	*x = Exception{}
-	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +2115,7 @@ func (x *Exception) String() string {
 func (*Exception) ProtoMessage() {}
 
 func (x *Exception) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +2128,7 @@ func (x *Exception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exception.ProtoReflect.Descriptor instead.
 func (*Exception) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Exception) GetName() string {
@@ -1745,7 +2181,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +2193,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +2206,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *List) GetIdentity() uint32 {
@@ -1796,17 +2232,25 @@ func (x *List) GetPrefixes() []string {
 
 // What a request has to be for a limit to bind it; what is empty matches everything.
 type Match struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PathExact     string                 `protobuf:"bytes,1,opt,name=path_exact,json=pathExact,proto3" json:"path_exact,omitempty"`
-	PathPrefix    string                 `protobuf:"bytes,2,opt,name=path_prefix,json=pathPrefix,proto3" json:"path_prefix,omitempty"`
-	Methods       []string               `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	PathExact  string                 `protobuf:"bytes,1,opt,name=path_exact,json=pathExact,proto3" json:"path_exact,omitempty"`
+	PathPrefix string                 `protobuf:"bytes,2,opt,name=path_prefix,json=pathPrefix,proto3" json:"path_prefix,omitempty"`
+	Methods    []string               `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
+	// A name in lower case, or *.NAME.
+	Host         string        `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	PathTemplate string        `protobuf:"bytes,5,opt,name=path_template,json=pathTemplate,proto3" json:"path_template,omitempty"`
+	PathRegex    string        `protobuf:"bytes,6,opt,name=path_regex,json=pathRegex,proto3" json:"path_regex,omitempty"`
+	Headers      []*FieldMatch `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
+	Query        []*FieldMatch `protobuf:"bytes,8,rep,name=query,proto3" json:"query,omitempty"`
+	// What the request must not be; it has no not of its own.
+	Not           *Match `protobuf:"bytes,9,opt,name=not,proto3" json:"not,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2262,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +2275,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Match) GetPathExact() string {
@@ -1853,6 +2297,110 @@ func (x *Match) GetMethods() []string {
 		return x.Methods
 	}
 	return nil
+}
+
+func (x *Match) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Match) GetPathTemplate() string {
+	if x != nil {
+		return x.PathTemplate
+	}
+	return ""
+}
+
+func (x *Match) GetPathRegex() string {
+	if x != nil {
+		return x.PathRegex
+	}
+	return ""
+}
+
+func (x *Match) GetHeaders() []*FieldMatch {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *Match) GetQuery() []*FieldMatch {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+func (x *Match) GetNot() *Match {
+	if x != nil {
+		return x.Not
+	}
+	return nil
+}
+
+// What a header or a query parameter has to be.
+type FieldMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 1: it is there; 2: it is value; 3: it begins with value; 4: value is a regular expression for the whole of it.
+	Kind          uint32 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Value         string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldMatch) Reset() {
+	*x = FieldMatch{}
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldMatch) ProtoMessage() {}
+
+func (x *FieldMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldMatch.ProtoReflect.Descriptor instead.
+func (*FieldMatch) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *FieldMatch) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FieldMatch) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *FieldMatch) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
 }
 
 var File_sluice_v1_control_proto protoreflect.FileDescriptor
@@ -1931,7 +2479,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\"X\n" +
 	"\x11GetPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12)\n" +
-	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\xc8\x02\n" +
+	"\x06policy\x18\x02 \x01(\v2\x11.sluice.v1.PolicyR\x06policy\"\xe3\x02\n" +
 	"\x06Policy\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x123\n" +
 	"\n" +
@@ -1940,17 +2488,52 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x06limits\x18\x03 \x03(\v2\x10.sluice.v1.LimitR\x06limits\x12%\n" +
 	"\x05allow\x18\x04 \x03(\v2\x0f.sluice.v1.ListR\x05allow\x12%\n" +
 	"\x05block\x18\x05 \x03(\v2\x0f.sluice.v1.ListR\x05block\x12#\n" +
-	"\rshadow_header\x18\x06 \x01(\bR\fshadowHeader\x121\n" +
+	"\rshadow_header\x18\x06 \x01(\bR\fshadowHeader\x12\x19\n" +
+	"\bhash_key\x18\a \x01(\tR\ahashKey\x121\n" +
 	"\tresponses\x18\n" +
 	" \x03(\v2\x13.sluice.v1.ResponseR\tresponses\x12!\n" +
-	"\ffield_styles\x18\v \x01(\rR\vfieldStyles\"x\n" +
+	"\ffield_styles\x18\v \x01(\rR\vfieldStyles\"\xbf\x04\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\x06header\x18\x02 \x01(\tH\x00R\x06header\x124\n" +
-	"\aaddress\x18\x03 \x01(\v2\x18.sluice.v1.ClientAddressH\x00R\aaddressB\b\n" +
-	"\x06source\"2\n" +
+	"\aaddress\x18\x03 \x01(\v2\x18.sluice.v1.ClientAddressH\x00R\aaddress\x12\x18\n" +
+	"\x06cookie\x18\x04 \x01(\tH\x00R\x06cookie\x12\x16\n" +
+	"\x05query\x18\x05 \x01(\tH\x00R\x05query\x12(\n" +
+	"\x05claim\x18\x06 \x01(\v2\x10.sluice.v1.ClaimH\x00R\x05claim\x12\x18\n" +
+	"\x06method\x18\a \x01(\bH\x00R\x06method\x12\x14\n" +
+	"\x04host\x18\b \x01(\bH\x00R\x04host\x12\x14\n" +
+	"\x04path\x18\t \x01(\bH\x00R\x04path\x127\n" +
+	"\rpath_template\x18\n" +
+	" \x01(\v2\x10.sluice.v1.TextsH\x00R\fpathTemplate\x120\n" +
+	"\tattribute\x18\v \x01(\v2\x10.sluice.v1.TextsH\x00R\tattribute\x12\x1c\n" +
+	"\bconstant\x18\f \x01(\tH\x00R\bconstant\x12/\n" +
+	"\bfirst_of\x18\r \x01(\v2\x12.sluice.v1.FirstOfH\x00R\afirstOf\x12\x12\n" +
+	"\x04hash\x18\x10 \x01(\bR\x04hash\x12\x1c\n" +
+	"\tlowercase\x18\x11 \x01(\bR\tlowercase\x12\x1d\n" +
+	"\n" +
+	"max_length\x18\x12 \x01(\rR\tmaxLength\x12\x18\n" +
+	"\adefault\x18\x13 \x01(\tR\adefaultB\b\n" +
+	"\x06source\"\x1d\n" +
+	"\x05Texts\x12\x14\n" +
+	"\x05texts\x18\x01 \x03(\tR\x05texts\"O\n" +
+	"\x05Claim\x12\x12\n" +
+	"\x04path\x18\x01 \x03(\tR\x04path\x12\x16\n" +
+	"\x06header\x18\x02 \x01(\tR\x06header\x12\x1a\n" +
+	"\bmetadata\x18\x03 \x01(\tR\bmetadata\")\n" +
+	"\aFirstOf\x12\x1e\n" +
+	"\n" +
+	"identities\x18\x01 \x03(\rR\n" +
+	"identities\"\xa4\x01\n" +
 	"\rClientAddress\x12!\n" +
-	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\"4\n" +
+	"\ftrusted_hops\x18\x01 \x01(\rR\vtrustedHops\x12\x1f\n" +
+	"\vipv4_prefix\x18\x02 \x01(\rR\n" +
+	"ipv4Prefix\x12\x1f\n" +
+	"\vipv6_prefix\x18\x03 \x01(\rR\n" +
+	"ipv6Prefix\x12.\n" +
+	"\bnetworks\x18\x04 \x03(\v2\x12.sluice.v1.NetworkR\bnetworks\"1\n" +
+	"\aNetwork\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04cidr\x18\x02 \x01(\tR\x04cidr\"4\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
 	"\x06window\x18\x02 \x01(\x04R\x06window\"\xcb\x04\n" +
@@ -1996,13 +2579,25 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x04List\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\rR\bidentity\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06values\x12\x1a\n" +
-	"\bprefixes\x18\x03 \x03(\tR\bprefixes\"a\n" +
+	"\bprefixes\x18\x03 \x03(\tR\bprefixes\"\xbb\x02\n" +
 	"\x05Match\x12\x1d\n" +
 	"\n" +
 	"path_exact\x18\x01 \x01(\tR\tpathExact\x12\x1f\n" +
 	"\vpath_prefix\x18\x02 \x01(\tR\n" +
 	"pathPrefix\x12\x18\n" +
-	"\amethods\x18\x03 \x03(\tR\amethods2\x8a\x01\n" +
+	"\amethods\x18\x03 \x03(\tR\amethods\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\x12#\n" +
+	"\rpath_template\x18\x05 \x01(\tR\fpathTemplate\x12\x1d\n" +
+	"\n" +
+	"path_regex\x18\x06 \x01(\tR\tpathRegex\x12/\n" +
+	"\aheaders\x18\a \x03(\v2\x15.sluice.v1.FieldMatchR\aheaders\x12+\n" +
+	"\x05query\x18\b \x03(\v2\x15.sluice.v1.FieldMatchR\x05query\x12\"\n" +
+	"\x03not\x18\t \x01(\v2\x10.sluice.v1.MatchR\x03not\"J\n" +
+	"\n" +
+	"FieldMatch\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value2\x8a\x01\n" +
 	"\aControl\x127\n" +
 	"\x04Sync\x12\x16.sluice.v1.SyncRequest\x1a\x17.sluice.v1.SyncResponse\x12F\n" +
 	"\tGetPolicy\x12\x1b.sluice.v1.GetPolicyRequest\x1a\x1c.sluice.v1.GetPolicyResponseB(Z&sluice/shared/proto/sluice/v1;sluicev1b\x06proto3"
@@ -2020,7 +2615,7 @@ func file_sluice_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_sluice_v1_control_proto_goTypes = []any{
 	(AskResult_Problem)(0),    // 0: sluice.v1.AskResult.Problem
 	(*SyncRequest)(nil),       // 1: sluice.v1.SyncRequest
@@ -2037,15 +2632,20 @@ var file_sluice_v1_control_proto_goTypes = []any{
 	(*GetPolicyResponse)(nil), // 12: sluice.v1.GetPolicyResponse
 	(*Policy)(nil),            // 13: sluice.v1.Policy
 	(*Identity)(nil),          // 14: sluice.v1.Identity
-	(*ClientAddress)(nil),     // 15: sluice.v1.ClientAddress
-	(*Rate)(nil),              // 16: sluice.v1.Rate
-	(*Limit)(nil),             // 17: sluice.v1.Limit
-	(*Response)(nil),          // 18: sluice.v1.Response
-	(*Field)(nil),             // 19: sluice.v1.Field
-	(*Measure)(nil),           // 20: sluice.v1.Measure
-	(*Exception)(nil),         // 21: sluice.v1.Exception
-	(*List)(nil),              // 22: sluice.v1.List
-	(*Match)(nil),             // 23: sluice.v1.Match
+	(*Texts)(nil),             // 15: sluice.v1.Texts
+	(*Claim)(nil),             // 16: sluice.v1.Claim
+	(*FirstOf)(nil),           // 17: sluice.v1.FirstOf
+	(*ClientAddress)(nil),     // 18: sluice.v1.ClientAddress
+	(*Network)(nil),           // 19: sluice.v1.Network
+	(*Rate)(nil),              // 20: sluice.v1.Rate
+	(*Limit)(nil),             // 21: sluice.v1.Limit
+	(*Response)(nil),          // 22: sluice.v1.Response
+	(*Field)(nil),             // 23: sluice.v1.Field
+	(*Measure)(nil),           // 24: sluice.v1.Measure
+	(*Exception)(nil),         // 25: sluice.v1.Exception
+	(*List)(nil),              // 26: sluice.v1.List
+	(*Match)(nil),             // 27: sluice.v1.Match
+	(*FieldMatch)(nil),        // 28: sluice.v1.FieldMatch
 }
 var file_sluice_v1_control_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
@@ -2060,29 +2660,37 @@ var file_sluice_v1_control_proto_depIdxs = []int32{
 	10, // 9: sluice.v1.AskResult.denial:type_name -> sluice.v1.Denial
 	13, // 10: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
 	14, // 11: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
-	17, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
-	22, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
-	22, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
-	18, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
-	15, // 16: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
-	23, // 17: sluice.v1.Limit.match:type_name -> sluice.v1.Match
-	16, // 18: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
-	20, // 19: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
-	21, // 20: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
-	21, // 21: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
-	22, // 22: sluice.v1.Limit.allow:type_name -> sluice.v1.List
-	22, // 23: sluice.v1.Limit.block:type_name -> sluice.v1.List
-	19, // 24: sluice.v1.Response.headers:type_name -> sluice.v1.Field
-	16, // 25: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
-	1,  // 26: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
-	11, // 27: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
-	8,  // 28: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
-	12, // 29: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	21, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
+	26, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
+	26, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
+	22, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
+	18, // 16: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
+	16, // 17: sluice.v1.Identity.claim:type_name -> sluice.v1.Claim
+	15, // 18: sluice.v1.Identity.path_template:type_name -> sluice.v1.Texts
+	15, // 19: sluice.v1.Identity.attribute:type_name -> sluice.v1.Texts
+	17, // 20: sluice.v1.Identity.first_of:type_name -> sluice.v1.FirstOf
+	19, // 21: sluice.v1.ClientAddress.networks:type_name -> sluice.v1.Network
+	27, // 22: sluice.v1.Limit.match:type_name -> sluice.v1.Match
+	20, // 23: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
+	24, // 24: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
+	25, // 25: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
+	25, // 26: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
+	26, // 27: sluice.v1.Limit.allow:type_name -> sluice.v1.List
+	26, // 28: sluice.v1.Limit.block:type_name -> sluice.v1.List
+	23, // 29: sluice.v1.Response.headers:type_name -> sluice.v1.Field
+	20, // 30: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
+	28, // 31: sluice.v1.Match.headers:type_name -> sluice.v1.FieldMatch
+	28, // 32: sluice.v1.Match.query:type_name -> sluice.v1.FieldMatch
+	27, // 33: sluice.v1.Match.not:type_name -> sluice.v1.Match
+	1,  // 34: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
+	11, // 35: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
+	8,  // 36: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
+	12, // 37: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
+	36, // [36:38] is the sub-list for method output_type
+	34, // [34:36] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_control_proto_init() }
@@ -2093,6 +2701,16 @@ func file_sluice_v1_control_proto_init() {
 	file_sluice_v1_control_proto_msgTypes[13].OneofWrappers = []any{
 		(*Identity_Header)(nil),
 		(*Identity_Address)(nil),
+		(*Identity_Cookie)(nil),
+		(*Identity_Query)(nil),
+		(*Identity_Claim)(nil),
+		(*Identity_Method)(nil),
+		(*Identity_Host)(nil),
+		(*Identity_Path)(nil),
+		(*Identity_PathTemplate)(nil),
+		(*Identity_Attribute)(nil),
+		(*Identity_Constant)(nil),
+		(*Identity_FirstOf)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2100,7 +2718,7 @@ func file_sluice_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_control_proto_rawDesc), len(file_sluice_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,6 @@
-package plugin
+// Package jsontext reads JSON (RFC 8259) without reflection, which encoding/json would bring into the filter: an object of
+// plain values, or one value out of a larger object.
+package jsontext
 
 import (
 	"errors"
@@ -9,51 +11,57 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSON bounds what is read at all, in bytes.
-const maxJSON = 1 << 16
+// MaxLength bounds what is read at all, in bytes.
+const MaxLength = 1 << 16
 
-// jsonKind is the type of a value.
-type jsonKind uint8
+// Kind is the type of a value.
+type Kind uint8
 
+// The kinds of values.
 const (
-	jsonString jsonKind = iota + 1
-	jsonNumber
-	jsonOther // true, false or null
+	String Kind = iota + 1
+	Number
+	Bool
+	Null
+	// Compound is an object or a list.
+	Compound
 )
 
-// jsonValue is a value that is neither an object nor an array.
-type jsonValue struct {
-	kind   jsonKind
-	text   string // a string's, else as it stands
-	number float64
+// Value is a value; of an object or a list it is only said that it is one.
+type Value struct {
+	Kind Kind
+	// Text is a string's content, and else the value as it stands.
+	Text string
+	// Number is a number's value, as near as a float64 has it.
+	Number float64
 }
 
-// describe gives the value for an error.
-func (v jsonValue) describe() string {
-	if v.kind == jsonString {
-		return strconv.QuoteToASCII(clip(v.text))
+// Describe gives the value for an error.
+func (v Value) Describe() string {
+	if v.Kind == String {
+		return strconv.QuoteToASCII(clip(v.Text))
 	}
-	return clip(v.text)
+	return clip(v.Text)
 }
 
-// whole gives a whole number from least to most. A protobuf Struct holds every number as a double: 200 may come as 200.0.
-func (v jsonValue) whole(least, most int) (int, error) {
-	if v.kind != jsonNumber || v.number != math.Trunc(v.number) || v.number < float64(least) || v.number > float64(most) {
-		return 0, errors.New("is " + v.describe() + ", want a whole number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+// Whole gives a whole number from least to most. A protobuf Struct holds every number as a double: 200 may come as 200.0.
+func (v Value) Whole(least, most int) (int, error) {
+	if v.Kind != Number || v.Number != math.Trunc(v.Number) || v.Number < float64(least) || v.Number > float64(most) {
+		return 0, errors.New("is " + v.Describe() + ", want a whole number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
 	}
-	return int(v.number), nil
+	return int(v.Number), nil
 }
 
-// readJSONObject reads a JSON object (RFC 8259) of plain values, and gives each member to take, in order. A name that
-// stands twice is an error. encoding/json would bring reflection into the filter.
-func readJSONObject(text []byte, take func(key string, v jsonValue) error) error {
-	if len(text) > maxJSON {
-		return errors.New("has " + strconv.Itoa(len(text)) + " bytes, want at most " + strconv.Itoa(maxJSON))
+// ReadObject reads a JSON object of plain values, and gives each member to take, in order. A name that stands twice is an
+// error, and so is what take gives.
+func ReadObject(text []byte, take func(key string, v Value) error) error {
+	if len(text) > MaxLength {
+		return errors.New("has " + strconv.Itoa(len(text)) + " bytes, want at most " + strconv.Itoa(MaxLength))
 	}
 	if !utf8.Valid(text) {
 		return errors.New("is not UTF-8")
 	}
-	r := &jsonReader{text: string(text)}
+	r := &reader{text: string(text)}
 	seen := map[string]bool{}
 	if err := r.expect('{', `"{"`); err != nil {
 		return err
@@ -73,9 +81,12 @@ func readJSONObject(text []byte, take func(key string, v jsonValue) error) error
 		if err := r.expect(':', `":"`); err != nil {
 			return err
 		}
-		v, err := r.readValue(key)
+		v, err := r.value()
 		if err != nil {
 			return err
+		}
+		if v.Kind == Compound {
+			return errors.New(strconv.QuoteToASCII(clip(key)) + " is an object or a list, want a plain value")
 		}
 		if err := take(key, v); err != nil {
 			return err
@@ -90,23 +101,23 @@ func readJSONObject(text []byte, take func(key string, v jsonValue) error) error
 	}
 }
 
-type jsonReader struct {
+type reader struct {
 	text string
 	at   int
 }
 
-func (r *jsonReader) wrong(want string) error {
+func (r *reader) wrong(want string) error {
 	return errors.New("not JSON at byte " + strconv.Itoa(r.at) + ": want " + want)
 }
 
-func (r *jsonReader) space() {
+func (r *reader) space() {
 	for r.at < len(r.text) && strings.IndexByte(" \t\r\n", r.text[r.at]) >= 0 {
 		r.at++
 	}
 }
 
 // skip passes over space, and then over the byte if it is next.
-func (r *jsonReader) skip(b byte) bool {
+func (r *reader) skip(b byte) bool {
 	r.space()
 	if r.at < len(r.text) && r.text[r.at] == b {
 		r.at++
@@ -115,14 +126,14 @@ func (r *jsonReader) skip(b byte) bool {
 	return false
 }
 
-func (r *jsonReader) expect(b byte, want string) error {
+func (r *reader) expect(b byte, want string) error {
 	if !r.skip(b) {
 		return r.wrong(want)
 	}
 	return nil
 }
 
-func (r *jsonReader) end() error {
+func (r *reader) end() error {
 	r.space()
 	if r.at < len(r.text) {
 		return r.wrong("nothing after the object")
@@ -130,33 +141,37 @@ func (r *jsonReader) end() error {
 	return nil
 }
 
-func (r *jsonReader) readValue(key string) (jsonValue, error) {
+// value reads a plain value; of an object or a list it passes over the bracket that opens it.
+func (r *reader) value() (Value, error) {
 	r.space()
 	if r.at == len(r.text) {
-		return jsonValue{}, r.wrong("a value")
+		return Value{}, r.wrong("a value")
 	}
 	switch r.text[r.at] {
 	case '"':
 		text, err := r.readString("a string")
-		return jsonValue{kind: jsonString, text: text}, err
+		return Value{Kind: String, Text: text}, err
 	case '{', '[':
-		return jsonValue{}, errors.New(strconv.QuoteToASCII(clip(key)) + " is an object or a list, want a plain value")
+		r.at++
+		return Value{Kind: Compound, Text: r.text[r.at-1 : r.at]}, nil
 	}
 	start := r.at
-	for r.at < len(r.text) && strings.IndexByte(" \t\r\n,}", r.text[r.at]) < 0 {
+	for r.at < len(r.text) && strings.IndexByte(" \t\r\n,]}", r.text[r.at]) < 0 {
 		r.at++
 	}
 	word := r.text[start:r.at]
 	switch word {
-	case "true", "false", "null":
-		return jsonValue{kind: jsonOther, text: word}, nil
+	case "true", "false":
+		return Value{Kind: Bool, Text: word}, nil
+	case "null":
+		return Value{Kind: Null, Text: word}, nil
 	}
 	number, err := strconv.ParseFloat(word, 64)
 	if !isJSONNumber(word) || err != nil {
 		r.at = start
-		return jsonValue{}, r.wrong("a string, a number, true, false or null")
+		return Value{}, r.wrong("a string, a number, true, false or null")
 	}
-	return jsonValue{kind: jsonNumber, text: word, number: number}, nil
+	return Value{Kind: Number, Text: word, Number: number}, nil
 }
 
 // isJSONNumber checks the grammar of RFC 8259, section 6, which is narrower than what strconv reads.
@@ -193,7 +208,7 @@ func isJSONNumber(s string) bool {
 	return s == ""
 }
 
-func (r *jsonReader) readString(want string) (string, error) {
+func (r *reader) readString(want string) (string, error) {
 	if !r.skip('"') {
 		return "", r.wrong(want)
 	}
@@ -221,7 +236,7 @@ func (r *jsonReader) readString(want string) (string, error) {
 }
 
 // readEscape reads a backslash and what follows it; two of them for a character outside of the basic plane.
-func (r *jsonReader) readEscape() (rune, bool) {
+func (r *reader) readEscape() (rune, bool) {
 	rest := r.text[r.at+1:]
 	if rest == "" {
 		return 0, false
@@ -265,4 +280,12 @@ func hex4(s string) (rune, bool) {
 	}
 	n, err := strconv.ParseUint(s[:4], 16, 16)
 	return rune(n), err == nil
+}
+
+func clip(text string) string {
+	const most = 64
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
 }
