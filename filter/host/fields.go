@@ -2,8 +2,8 @@ package host
 
 // fields is a header map that the host has handed over.
 type fields interface {
-	// find gives the value of the field of that name, in lower case, for the caller to keep, and how many there are. Of
-	// several fields, it joins the values by what fieldRules says.
+	// find gives the value of the field of that name, in lower case, and how many there are; it is valid as long as the map is.
+	// Of several fields, it joins the values by what fieldRules says.
 	find(name string) (string, int)
 }
 

@@ -40,8 +40,8 @@ type Proxy interface {
 	SetTick(period time.Duration)
 
 	// RequestHeader reads a header of the request, by its name in lower case, and counts the fields of that name; of several,
-	// it gives their values joined by commas, and those of cookie by semicolons. Valid only during Plugin.RequestHeaders; the
-	// value is the caller's to keep.
+	// it gives their values joined by commas, and those of cookie by semicolons. Valid only during Plugin.RequestHeaders, as
+	// the value is: what is kept is copied.
 	RequestHeader(name string) (value string, fields int)
 	// Property reads an attribute of the proxy's by its path, such as {"source", "address"}; false where there is none.
 	Property(path ...string) (string, bool)

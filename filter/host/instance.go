@@ -1,8 +1,5 @@
 package host
 
-// maxFreeStreams is how many streams' records are kept for the streams to come.
-const maxFreeStreams = 1024
-
 // errorsName is the counter of what the proxy refused, in its statistics.
 const errorsName = "sluice_host_errors"
 
@@ -14,10 +11,8 @@ type instance struct {
 	abi       abi
 	newPlugin func(Proxy) Plugin
 	roots     map[uint32]*root
-	streams   map[uint32]*stream
-	// free is streams that are gone, so that a request allocates none.
-	free    []*stream
-	metrics []metric
+	streams   Streams[stream]
+	metrics   []metric
 	// errors counts what the host refused and the port has no way to say.
 	errors Metric
 }
@@ -43,7 +38,7 @@ type metric struct {
 }
 
 func newInstance(host abi, newPlugin func(Proxy) Plugin) *instance {
-	return &instance{abi: host, newPlugin: newPlugin, roots: map[uint32]*root{}, streams: map[uint32]*stream{}}
+	return &instance{abi: host, newPlugin: newPlugin, roots: map[uint32]*root{}}
 }
 
 // contextCreate is proxy_on_context_create: a root context where parent is 0, else a stream of that root's.
@@ -58,16 +53,11 @@ func (v *instance) contextCreate(id, parent uint32) {
 		return
 	}
 	r := v.roots[parent]
-	if r == nil || v.streams[id] != nil {
+	if r == nil || v.streams.Get(ContextID(id)) != nil {
 		v.fault()
 		return
 	}
-	s := &stream{}
-	if n := len(v.free); n > 0 {
-		s, v.free = v.free[n-1], v.free[:n-1]
-	}
-	*s = stream{root: r}
-	v.streams[id] = s
+	*v.streams.Add(ContextID(id)) = stream{root: r}
 }
 
 // configure is proxy_on_configure: the plugin's configuration, of size bytes, can be read until it returns.
@@ -99,7 +89,7 @@ func (v *instance) tick(id uint32) {
 
 // requestHeaders is proxy_on_request_headers.
 func (v *instance) requestHeaders(id uint32) uint32 {
-	s := v.streams[id]
+	s := v.streams.Get(ContextID(id))
 	if s == nil || s.root.stopped {
 		return actionContinue
 	}
@@ -121,7 +111,7 @@ func (v *instance) requestHeaders(id uint32) uint32 {
 
 // responseHeaders is proxy_on_response_headers.
 func (v *instance) responseHeaders(id uint32) uint32 {
-	if s := v.streams[id]; s != nil && !s.root.stopped {
+	if s := v.streams.Get(ContextID(id)); s != nil && !s.root.stopped {
 		s.seen, s.settled = true, true
 		s.root.enter(id)
 		s.root.plugin.ResponseHeaders(ContextID(id))
@@ -160,19 +150,17 @@ func (v *instance) done(id uint32) bool {
 
 // endStream tells the plugin that the stream is over, where it knows of it.
 func (v *instance) endStream(id uint32) {
-	s := v.streams[id]
+	s := v.streams.Get(ContextID(id))
 	if s == nil {
 		return
 	}
-	delete(v.streams, id)
-	if s.seen && !s.root.stopped {
-		s.root.enter(id)
-		s.root.plugin.Done(ContextID(id))
-		s.root.leave()
-	}
-	if len(v.free) < maxFreeStreams {
-		s.root = nil
-		v.free = append(v.free, s)
+	r, seen := s.root, s.seen
+	*s = stream{}
+	v.streams.Remove(ContextID(id))
+	if seen && !r.stopped {
+		r.enter(id)
+		r.plugin.Done(ContextID(id))
+		r.leave()
 	}
 }
 

@@ -26,8 +26,8 @@ func TestStreamIsToldOfOnceAndInOrder(t *testing.T) {
 	w.begin(4, 1)
 	w.end(4)
 	same(t, "the plugin was told", plugin.took(), []string{"request 3", "done 3"})
-	if len(w.streams) != 0 {
-		t.Errorf("%d streams are kept, want none", len(w.streams))
+	if w.streams.n != 0 {
+		t.Errorf("%d streams are kept, want none", w.streams.n)
 	}
 }
 

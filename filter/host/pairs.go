@@ -2,6 +2,8 @@
 
 package host
 
+import "unsafe"
+
 // appendPairs appends headers to b as the ABI serializes a map: how many, then the lengths of each name and value, then
 // each name and value with a zero byte after it; all numbers are 32 bits, little-endian.
 // (Proxy-Wasm ABI 0.2.1, "Serialization", "Map".)
@@ -35,7 +37,8 @@ func (p pairs) find(name string) (string, int) {
 	}
 	more, rest := p.after(rest, name)
 	if more == nil {
-		return string(value), 1
+		// Not a copy: the host writes there no more before the next callback.
+		return unsafe.String(unsafe.SliceData(value), len(value)), 1 //nolint:gosec // of the slice itself
 	}
 	joined := append([]byte(nil), value...)
 	found := 1

@@ -139,7 +139,7 @@ func (r *root) Respond(id ContextID, code int, headers []Header, body string, gr
 
 // open gives a stream that may still be sent on or answered; nil where it is gone, or was already.
 func (r *root) open(id ContextID) *stream {
-	s := r.streams[uint32(id)]
+	s := r.streams.Get(id)
 	if s == nil || s.root != r {
 		return nil
 	}

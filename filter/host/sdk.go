@@ -237,7 +237,7 @@ func (s *sdk) pairs(headers []Header) [][2]string {
 	return s.scratch
 }
 
-// sdkFields is a header map as the SDK gives it: strings that share one piece of memory, so that what is found is copied.
+// sdkFields is a header map as the SDK gives it: strings that share one piece of memory.
 type sdkFields [][2]string
 
 func (f sdkFields) find(name string) (string, int) {
@@ -255,7 +255,7 @@ func (f sdkFields) find(name string) (string, int) {
 	case 0:
 		return "", 0
 	case 1:
-		return strings.Clone(f[first][1]), 1
+		return f[first][1], 1
 	}
 	values := make([]string, 0, found)
 	for i := range f {

@@ -143,7 +143,7 @@ func TestSDKRequest(t *testing.T) {
 	if told := e.plugin.took(); len(told) != 3 || told[2] != told[0][:0]+"done"+told[0][len("request"):] {
 		t.Errorf("the plugin was told %q, want request, response and done of one stream", told)
 	}
-	if len(e.adapter.vm.streams) != 0 {
+	if e.adapter.vm.streams.n != 0 {
 		t.Error("a stream that is over is kept")
 	}
 }
@@ -321,7 +321,7 @@ func TestSDKRunsManyRequestsInBoundedMemory(t *testing.T) {
 		e.CallOnRequestHeaders(s, nil, true)
 		e.CompleteHttpContext(s)
 	}
-	if len(e.adapter.vm.streams) != 0 || len(e.adapter.vm.free) != 1 {
-		t.Errorf("%d streams are kept, and %d for later, want 0 and 1", len(e.adapter.vm.streams), len(e.adapter.vm.free))
+	if e.adapter.vm.streams.n != 0 || len(e.adapter.vm.streams.free) != 1 {
+		t.Errorf("%d streams are kept, and %d for later, want 0 and 1", e.adapter.vm.streams.n, len(e.adapter.vm.streams.free))
 	}
 }

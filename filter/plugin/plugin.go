@@ -33,8 +33,7 @@ type Plugin struct {
 	busy   bool // has seen a request
 	latest *latest
 
-	streams map[host.ContextID]*stream
-	free    []*stream
+	streams host.Streams[stream]
 
 	// Space that is used again by every request.
 	bounds  []policy.Bound
@@ -56,14 +55,11 @@ type stream struct {
 	out     admission.Output
 }
 
-// maxFree bounds the streams that are kept for later use.
-const maxFree = 1024
-
 // New gives a plugin that waits for Start.
 func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
 
 func newPlugin(proxy host.Proxy) *Plugin {
-	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, streams: map[host.ContextID]*stream{}}
+	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
 	p.addToResponse = proxy.AddResponseHeader
 	return p
@@ -194,8 +190,8 @@ func (p *Plugin) isGRPC() bool {
 }
 
 // Decided ends a pause.
-func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.Output) {
-	s := p.streams[r.Stream]
+func (p *Plugin) Decided(_ instant.Instant, r *control.Request, out admission.Output) {
+	s := p.streams.Get(r.Stream)
 	if s == nil || &s.request != r {
 		return
 	}
@@ -235,7 +231,7 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 // upstream took does no harm, and to read the clock again costs as much as a field. The filter's own answers pass by here as
 // well; they say it already.
 func (p *Plugin) ResponseHeaders(id host.ContextID) {
-	s := p.streams[id]
+	s := p.streams.Get(id)
 	if s == nil {
 		return
 	}
@@ -249,7 +245,7 @@ func (p *Plugin) ResponseHeaders(id host.ContextID) {
 
 // Done forgets a stream. One that was paused has lost its client: it is answered no more, and others take its units.
 func (p *Plugin) Done(id host.ContextID) {
-	s := p.streams[id]
+	s := p.streams.Get(id)
 	if s == nil {
 		return
 	}
@@ -262,32 +258,22 @@ func (p *Plugin) Done(id host.ContextID) {
 
 func (p *Plugin) newStream(id host.ContextID) *stream {
 	p.Done(id) // a number that the proxy uses again
-	var s *stream
-	if n := len(p.free); n > 0 {
-		s = p.free[n-1]
-		p.free = p.free[:n-1]
-	} else {
-		s = &stream{}
-	}
+	s := p.streams.Add(id)
 	s.request.Stream = id
-	p.streams[id] = s
 	return s
 }
 
 // dropStream forgets a stream that is not paused.
 func (p *Plugin) dropStream(id host.ContextID) {
-	s := p.streams[id]
+	s := p.streams.Get(id)
 	if s == nil {
 		return
 	}
-	delete(p.streams, id)
 	for i := range s.limits {
 		s.limits[i] = nil
 	}
 	*s = stream{limits: s.limits[:0]}
-	if len(p.free) < maxFree {
-		p.free = append(p.free, s)
-	}
+	p.streams.Remove(id)
 }
 
 // view shows a request to the policy.

@@ -82,8 +82,8 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		{
 			name: "does not hear that a client has left", scenario: "leaves", says: "want 200",
 			patches: []patch{
-				{"filter/host/instance.go", "\t\ts.root.plugin.Done(ContextID(id))\n", ""},
-				{"filter/host/instance.go", "\tdelete(v.streams, id)\n", ""},
+				{"filter/host/instance.go", "\t\tr.plugin.Done(ContextID(id))\n", ""},
+				{"filter/host/instance.go", "\tv.streams.Remove(ContextID(id))\n", ""},
 			},
 		},
 		{
