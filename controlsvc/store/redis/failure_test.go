@@ -31,7 +31,7 @@ func testKey(name string, rates ...string) authority.Key {
 	return k
 }
 
-func reserve(t testing.TB, s *Store, r authority.Reserve) authority.Reserved {
+func reserve(t testing.TB, s authority.Store, r authority.Reserve) authority.Reserved {
 	t.Helper()
 	out := s.Reserve(t.Context(), []authority.Reserve{r})[0]
 	if out.Err != nil {
