@@ -193,10 +193,15 @@ func (a *Authority) plan(now instant.Instant, worker uint64, g *group, m *member
 	paused := g.wanted * m.cost
 	m.reserved = Reserved{}
 	m.plan = plan{want: paused, least: m.cost}
-	if m.limit.Mode != limit.Lease || m.strict {
+	if m.limit.Mode != limit.Lease {
 		return
 	}
-	m.plan = a.sizing.plan(m.key, now, worker, paused, m.ahead, m.cost)
+	if !m.strict {
+		m.plan = a.sizing.plan(m.key, now, worker, paused, m.ahead, m.cost)
+	}
+	if wait := m.limit.MaxWait; wait > 0 {
+		m.plan = a.sizing.held(m.plan, m.key, now, wait, paused, m.cost)
+	}
 	if len(g.members) > 1 {
 		m.plan.least = m.cost // what another limit needs as well must not wait for a batch
 	}

@@ -6,12 +6,17 @@ import (
 	"sluice/shared/wire"
 )
 
-// requests is how many of the group's requests the member's last reserve would do for.
+// requests is how many of the group's requests the member's last reserve would do for, at once.
 func (m *member) requests() int64 {
 	if m.reserved.Err != nil || m.reserved.StartIn > 0 {
 		return 0
 	}
 	return m.reserved.Units / m.cost
+}
+
+// holds says that the group's requests are held for a lease of the member's, which serves them later.
+func (m *member) holds() bool {
+	return m.limit.MaxWait > 0 && m.reserved.Err == nil && m.reserved.StartIn > 0
 }
 
 // leased says whether the member was granted a lease: it stays with the worker, whatever becomes of the requests.
@@ -36,8 +41,13 @@ func (g *group) leaseDenied() bool {
 func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 	served, failed := g.wanted, false
 	for i := range g.members {
-		served = min(served, g.members[i].requests())
-		failed = failed || g.members[i].reserved.Err != nil
+		m := &g.members[i]
+		if len(g.members) == 1 && m.holds() {
+			served = min(served, m.reserved.Units/m.cost)
+		} else {
+			served = min(served, m.requests())
+		}
+		failed = failed || m.reserved.Err != nil
 	}
 	var back []giveBack
 	for i := range g.members {
@@ -54,7 +64,7 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 		case m.surplus > 0:
 			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.surplus})
 		}
-		m.denies = m.reserved.Err == nil && m.requests() == served && served < g.wanted && (!failed || m.reserved.Units == 0)
+		m.denies = m.reserved.Err == nil && !m.holds() && m.requests() == served && served < g.wanted && (!failed || m.reserved.Units == 0)
 		if failed {
 			m.fail(&results[m.ask])
 		} else {

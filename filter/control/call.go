@@ -77,7 +77,8 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	for i, g := range cl.groups {
 		c.waiting.remove(g)
 		g.call, g.asked = cl, g.members.n
-		cl.deadline = max(cl.deadline, g.members.last.deadline)
+		// The latest of its requests': those that ask again stand first, with a deadline of their own.
+		cl.deadline = max(cl.deadline, g.members.first.deadline, g.members.last.deadline)
 		asks = c.ask(now, cl, g, uint32(i+1), asks)
 	}
 	asks = c.askCounts(now, cl, c.askAhead(now, cl, asks))
@@ -109,8 +110,9 @@ func (c *Client) send(now instant.Instant, cl *call) {
 func (c *Client) ask(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
 	g.held = g.held[:0]
 	lacking := 0
-	for _, d := range g.demands {
-		lacks := d.Lacks(now)
+	in := c.input(g.members.first)
+	for _, d := range in.Demands {
+		lacks := !d.Covered(now, in.Since)
 		g.held = append(g.held, !lacks)
 		if lacks {
 			lacking++
@@ -149,6 +151,7 @@ func (c *Client) dispatch(path string, timeout time.Duration) (host.CallID, erro
 func (c *Client) CallEnded(id host.CallID, reply host.Reply) {
 	now := c.proxy.Now()
 	c.expire(now) // an answer after the deadline is none
+	c.release(now)
 	switch cl := c.take(id); {
 	case cl != nil:
 		c.ended(now, cl, reply)
@@ -312,18 +315,24 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 	}
 	c.results = results
 	answer := admission.NewAnswer(cl.sent, now, c.Input(g.demands), results)
-	for r := g.members.first; r != nil; r = g.members.first {
-		out := answer.Next()
+	c.lookAgain(now)
+	if g.members.first != nil {
+		c.held.lookAhead(g.members.first) // the answer's demands are the group's
+	}
+	var again *Request
+	for r := g.members.first; r != nil; r = again {
+		again = r.links[inGroup].after
+		out := answer.Next(r.since)
 		if out.Verdict == admission.Ask {
-			c.askAgain(r)
 			continue
 		}
 		if out.Verdict == admission.Admit {
 			c.recordFallback(now, g)
 		}
-		c.detach(r)
-		c.listener.Decided(now, r, out)
+		c.conclude(now, r, out)
 	}
+	g.decided = true
+	c.askAgain(now, g)
 	for _, s := range answer.Surplus() {
 		k := g.keys[s.Demand]
 		c.Counts.Surplus += s.Unused
@@ -335,13 +344,26 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 	}
 }
 
-// askAgain lets a request wait for another call: a lease that should have served it is spent.
-func (c *Client) askAgain(r *Request) {
-	g := r.group
+// askAgain lets requests that a call's answer has left over wait for another call, before those that came after them: a
+// lease that should have served them is spent, or was enough for others only. Where they may be held they have as long again
+// to wait for the answer, and so have those behind them.
+func (c *Client) askAgain(now instant.Instant, g *group) {
+	if g.members.n == 0 {
+		return
+	}
 	next := c.waiting.find(g.keys, g.demands)
-	g.members.remove(r)
-	r.group = next
-	next.members.push(r)
+	for r := g.members.first; r != nil; r = g.members.first {
+		g.members.remove(r)
+		r.group = next
+		next.members.insert(r)
+	}
+	wait := g.maxWait()
+	for r := next.members.first; r != nil; r = r.links[inGroup].after {
+		if now < r.since.Add(wait) {
+			c.paused.remove(r)
+			c.pause(now, r)
+		}
+	}
 }
 
 // recordFallback notes what of a group was admitted without the store.

@@ -28,6 +28,8 @@ const (
 	heartbeat = time.Second
 	// maxReportDelay is how long a report waits, at most, for a call that carries it.
 	maxReportDelay = time.Second
+	// MaxHeld bounds the requests that wait for a lease to start.
+	MaxHeld = 1024
 )
 
 // Config is what the conversation needs to know of the plugin's configuration.
@@ -57,6 +59,8 @@ type Counts struct {
 	Surplus int64
 	// Dropped reports did not fit the bounds; that costs capacity and admits nothing.
 	Dropped int64
+	// Held requests have waited for a lease to start.
+	Held int64
 }
 
 // Client is the conversation of one worker.
@@ -80,6 +84,8 @@ type Client struct {
 	breaker  breaker
 	waiting  groups
 	paused   line
+	held     held
+	lastSeq  uint64
 	calls    []*call
 	freeCall []*call
 	reports  reports
@@ -106,7 +112,8 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 		proxy: proxy, config: config, listener: listener,
 		worker:  proxy.Random(),
 		waiting: groups{byHash: map[uint64]*group{}},
-		paused:  line{which: byDeadline},
+		paused:  line{which: inLine},
+		held:    newHeld(),
 		round:   firstRound, countDue: instant.Never,
 		reports: newReports(),
 	}
@@ -124,6 +131,15 @@ func (c *Client) Input(demands []admission.Demand) admission.Input {
 	return admission.Input{Demands: demands, Away: c.breaker.state == open, Workers: c.workers, Rank: c.rank}
 }
 
+// input gives the admission's input for a request of a group's.
+func (c *Client) input(r *Request) admission.Input {
+	g := r.group
+	c.held.lookAhead(r)
+	in := c.Input(g.demands)
+	in.Again, in.Since = true, r.since
+	return in
+}
+
 // Ask pauses a request until Listener.Decided, which may come before Ask returns. The keys are those of the demands; both
 // are copied where they are kept. False: the request cannot wait, and is to be decided as if the service were away.
 func (c *Client) Ask(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand) bool {
@@ -131,13 +147,9 @@ func (c *Client) Ask(now instant.Instant, r *Request, keys []*Key, demands []adm
 		return false
 	}
 	g := c.waiting.find(keys, demands)
-	r.group = g
-	r.deadline = now.Add(c.config.Timeout)
-	if last := c.paused.last; last != nil {
-		r.deadline = max(r.deadline, last.deadline) // in order, also after the timeout was made shorter
-	}
-	g.members.push(r)
-	c.paused.push(r)
+	r.group, r.seq, r.since = g, c.nextSeq(), now
+	g.members.insert(r)
+	c.pause(now, r)
 	// Whoever waited before this request waits for a key or for a place among the calls: a scan would find this group only.
 	if g.members.n == 1 && len(c.calls) < maxCalls && g.unhindered() {
 		cl := c.takeCall()
@@ -145,6 +157,20 @@ func (c *Client) Ask(now instant.Instant, r *Request, keys []*Key, demands []adm
 		c.send(now, cl)
 	}
 	return true
+}
+
+// pause gives a request that waits for an answer its deadline.
+func (c *Client) pause(now instant.Instant, r *Request) {
+	r.deadline = now.Add(c.config.Timeout)
+	if last := c.paused.last; last != nil {
+		r.deadline = max(r.deadline, last.deadline) // in order, also after the timeout was made shorter
+	}
+	c.paused.push(r)
+}
+
+func (c *Client) nextSeq() uint64 {
+	c.lastSeq++
+	return c.lastSeq
 }
 
 // unhindered says whether nothing stands before a group that has just begun to wait.
@@ -160,6 +186,9 @@ func (g *group) unhindered() bool {
 // Forget drops a paused request whose stream is gone. What its group is granted for it goes to others or back.
 func (c *Client) Forget(r *Request) {
 	if r.group != nil {
+		if r.held {
+			c.held.due = 0 // those behind it move up
+		}
 		c.detach(r)
 	}
 }
@@ -167,6 +196,10 @@ func (c *Client) Forget(r *Request) {
 // detach takes a request out of its group, and the group out of those that wait where it was the last.
 func (c *Client) detach(r *Request) {
 	g := r.group
+	if r.held {
+		c.held.remove(r)
+		return
+	}
 	r.group = nil
 	g.members.remove(r)
 	c.paused.remove(r)
@@ -180,6 +213,7 @@ func (c *Client) detach(r *Request) {
 func (c *Client) Tick() {
 	now := c.proxy.Now()
 	c.expire(now)
+	c.release(now)
 	c.tendLeases(now)
 	c.flush(now)
 	c.fetchWhenDue(now)
@@ -228,11 +262,22 @@ func (c *Client) expire(now instant.Instant) {
 // decideAway decides a paused request by on_unavailable.
 func (c *Client) decideAway(now instant.Instant, r *Request) {
 	g := r.group
-	in := c.Input(g.demands)
-	in.Away, in.Again = true, true
+	in := c.input(r)
+	in.Away = true
 	out := admission.Step(now, in)
 	if out.Verdict == admission.Admit {
 		c.Admitted(now, g.keys)
+	}
+	c.conclude(now, r, out)
+}
+
+// conclude ends the wait for an answer: by a verdict, or for a lease in hand to start.
+func (c *Client) conclude(now instant.Instant, r *Request, out admission.Output) {
+	if out.Verdict == admission.Hold {
+		if c.hold(now, r, out.RetryAfter) {
+			return
+		}
+		out.Verdict = admission.Deny // there is no room to wait
 	}
 	c.detach(r)
 	c.listener.Decided(now, r, out)
@@ -297,9 +342,7 @@ func (c *Client) scan(now instant.Instant) bool {
 // lease that came for others, and says whether those were all.
 func (c *Client) decidedMeanwhile(now instant.Instant, g *group) bool {
 	for {
-		in := c.Input(g.demands)
-		in.Again = true
-		out := admission.Step(now, in)
+		out := admission.Step(now, c.input(g.members.first))
 		if out.Verdict == admission.Ask {
 			return false
 		}
@@ -310,8 +353,7 @@ func (c *Client) decidedMeanwhile(now instant.Instant, g *group) bool {
 			}
 		}
 		r, last := g.members.first, g.members.n == 1
-		c.detach(r)
-		c.listener.Decided(now, r, out)
+		c.conclude(now, r, out)
 		if last {
 			return true
 		}

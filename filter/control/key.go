@@ -19,7 +19,11 @@ type Key struct {
 	groups int    // groups of requests that need it, waiting or in a call
 	// underWay is the call that asks for it; nil for none. There is one at a time.
 	underWay *call
-	waiting  int    // groups that wait for a call
+	waiting  int   // groups that wait for a call
+	asking   int   // groups that wait for an answer
+	passed   int64 // units that requests of the last look are held for, and scan which look that was
+	scan     uint64
+	lost     uint64 // the last look that found a lease gone that a request was held for
 	blocked  uint64 // the last scan in which a group that went before waited for it
 	granted  uint64 // the last call that was granted units of it
 	// leased says that the client looks after the key's leases; wished, that it is to be asked for ahead of need.
@@ -44,6 +48,15 @@ func (c *Client) NewKey(ref wire.KeyRef, rule policy.Rule) *Key {
 
 // plan is what the service is told of which rule holds for the key.
 func (k *Key) plan() string { return k.Admission.Rule().Plan }
+
+// Demand gives what a request that comes now needs of the key.
+func (k *Key) Demand(cost int64) admission.Demand {
+	d := admission.Demand{Key: k.Admission, Cost: cost}
+	if k.Admission.MaxWait() > 0 {
+		d.Ahead, d.Behind = k.Admission.Claimed(), k.asking > 0
+	}
+	return d
+}
 
 // InUse says whether a paused request needs the key: it must not be forgotten then.
 func (k *Key) InUse() bool { return k.groups > 0 }

@@ -82,6 +82,7 @@ func (c *Client) heldAhead(now instant.Instant, cl *call, results []wire.AskResu
 		if results[i].Units == 0 {
 			k.aheadAfter = now.Add(4 * c.round) // not worth a call for now
 		}
+		c.lookAgain(now)
 		c.collect(now, k)
 	}
 }

@@ -106,4 +106,5 @@ func (c *Client) enforce(now instant.Instant, p *policy.Policy) {
 	}
 	c.proxy.Log(host.Info, "sluice: policy "+printable(c.policy.Version)+" of "+printable(c.policy.Domain)+" is in force")
 	c.listener.PolicyArrived(c.policy)
+	c.held.due = 0 // leases of limits that have changed are gone
 }

@@ -12,8 +12,13 @@ type Request struct {
 	Stream host.ContextID
 
 	group    *group
-	deadline instant.Instant
+	deadline instant.Instant // for the store's answer
 	links    [2]struct{ before, after *Request }
+	// seq counts requests in the order in which they came; since is when this one did.
+	seq   uint64
+	since instant.Instant
+	// held says that it waits for a lease to start, and for no answer.
+	held bool
 }
 
 // Paused says whether the client will still decide the request.
@@ -21,8 +26,8 @@ func (r *Request) Paused() bool { return r.group != nil }
 
 // A request stands in two lines.
 const (
-	inGroup    = 0 // those of its group, in the order in which they came
-	byDeadline = 1 // all that are paused; the same order, for all wait equally long
+	inGroup = 0 // those of its group, in the order in which they came
+	inLine  = 1 // all that wait for an answer, by their deadlines, or all that are held, in the order in which they came
 )
 
 // line is a doubly linked list of requests through one of their pairs of links.
@@ -40,6 +45,28 @@ func (l *line) push(r *Request) {
 		l.last.links[l.which].after = r
 	}
 	l.last = r
+	l.n++
+}
+
+// insert puts a request in its place by age.
+func (l *line) insert(r *Request) {
+	before := l.last
+	for before != nil && before.seq > r.seq {
+		before = before.links[l.which].before
+	}
+	if before == l.last {
+		l.push(r)
+		return
+	}
+	after := l.first
+	if before != nil {
+		after = before.links[l.which].after
+		before.links[l.which].after = r
+	} else {
+		l.first = r
+	}
+	r.links[l.which].before, r.links[l.which].after = before, after
+	after.links[l.which].before = r
 	l.n++
 }
 
@@ -71,6 +98,7 @@ type group struct {
 	before, after *group
 	call          *call // nil while it waits
 	asked         int   // members when the call was sent
+	decided       bool  // by the call's answer
 	// held are the demands, by index, that the call did not ask for, since leases held enough for a request.
 	held []bool
 }
@@ -99,6 +127,8 @@ func (g *group) is(keys []*Key, demands []admission.Demand) bool {
 
 // groups holds those that wait for a call.
 type groups struct {
+	// held says that they wait for leases to start, and not for a call.
+	held        bool
 	byHash      map[uint64]*group
 	first, last *group
 	n           int
@@ -122,7 +152,10 @@ func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
 	g.demands = append(g.demands, demands...)
 	for _, k := range keys {
 		k.groups++
-		k.waiting++
+		if !q.held {
+			k.waiting++
+			k.asking++
+		}
 	}
 	q.byHash[h] = g
 	g.before = q.last
@@ -173,6 +206,9 @@ func (q *groups) remove(g *group) {
 	}
 	g.same, g.before, g.after = nil, nil, nil
 	q.n--
+	if q.held {
+		return
+	}
 	for _, k := range g.keys {
 		k.waiting--
 	}
@@ -193,10 +229,13 @@ func (g *group) lacked() int {
 func (q *groups) release(g *group) {
 	for i, k := range g.keys {
 		k.groups--
+		if !q.held {
+			k.asking--
+		}
 		g.keys[i] = nil
 		g.demands[i] = admission.Demand{}
 	}
-	g.keys, g.demands, g.held, g.call = g.keys[:0], g.demands[:0], g.held[:0], nil
+	g.keys, g.demands, g.held, g.call, g.decided = g.keys[:0], g.demands[:0], g.held[:0], nil, false
 	if len(q.free) < maxFree {
 		q.free = append(q.free, g)
 	}

@@ -31,7 +31,10 @@ type Plugin struct {
 	binder *policy.Binder
 	meters meters
 	busy   bool // has seen a request
-	latest *latest
+	// tick is how often the proxy calls Tick, nextTick about when it does so next.
+	tick     time.Duration
+	nextTick instant.Instant
+	latest   *latest
 
 	streams host.Streams[stream]
 
@@ -94,6 +97,11 @@ func (p *Plugin) Tick() {
 		return
 	}
 	p.client.Tick()
+	p.nextTick = p.proxy.Now().Add(p.tick)
+	if p.busy && p.tick != p.usualTick() {
+		p.setTick(p.usualTick())
+	}
+	p.tickInTime()
 	p.keys.tick(p.proxy.Now(), sweepStep)
 	p.meters.publish(p.proxy, &p.client.Counts, p.keys.n)
 }
@@ -102,6 +110,7 @@ func (p *Plugin) Tick() {
 func (p *Plugin) CallEnded(call host.CallID, reply host.Reply) {
 	if p.client != nil {
 		p.client.CallEnded(call, reply)
+		p.tickInTime()
 	}
 }
 
@@ -133,12 +142,13 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		p.meters.noPolicy++
 		return host.Proceed
 	}
+	now := p.proxy.Now()
+	p.client.Release(now)
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
 		return host.Proceed
 	}
-	now := p.proxy.Now()
 	s := p.newStream(id)
 	p.bound, p.demands = p.bound[:0], p.demands[:0]
 	for i := range p.bounds {
@@ -147,9 +157,10 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		s.limits = append(s.limits, e.told)
 		k := e.key
 		p.bound = append(p.bound, k)
-		p.demands = append(p.demands, admission.Demand{Key: k.Admission, Cost: b.Cost})
+		p.demands = append(p.demands, k.Demand(b.Cost))
 	}
 	in := p.client.Input(p.demands)
+	in.Since = now
 	out := admission.Step(now, in)
 	if out.Verdict != admission.Admit {
 		s.grpc = p.isGRPC()
@@ -165,6 +176,14 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		in.Away, in.Again = true, true
 		out = admission.Step(now, in)
 	}
+	if out.Verdict == admission.Hold {
+		if p.client.Hold(now, &s.request, p.bound, p.demands, out.RetryAfter) {
+			s.seen = true
+			p.tickInTime()
+			return host.Pause
+		}
+		out.Verdict = admission.Deny // there is no room to wait
+	}
 	if out.Verdict == admission.Admit {
 		p.client.Admitted(now, p.bound)
 	} else if out.Source == admission.FromCount {
@@ -179,7 +198,25 @@ func (p *Plugin) wake() {
 		return
 	}
 	p.busy = true
-	p.proxy.SetTick(min(max(p.config.Timeout/10, 5*time.Millisecond), 50*time.Millisecond))
+	p.setTick(p.usualTick())
+}
+
+// usualTick is how often deadlines are looked at.
+func (p *Plugin) usualTick() time.Duration {
+	return min(max(p.config.Timeout/10, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+func (p *Plugin) setTick(period time.Duration) {
+	p.tick, p.nextTick = period, p.proxy.Now().Add(period)
+	p.proxy.SetTick(period)
+}
+
+// tickInTime has the proxy tick as early as the next request that is held is due. A period that is set begins anew, so
+// that it is left alone where it ends early enough.
+func (p *Plugin) tickInTime() {
+	if due := p.client.NextHeld(); p.busy && due < p.nextTick {
+		p.setTick(min(max(due.Sub(p.proxy.Now()), time.Millisecond), p.usualTick()))
+	}
 }
 
 // isGRPC says whether the request is a gRPC one. It reads a header, so that it is asked within RequestHeaders only.

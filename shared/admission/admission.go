@@ -3,6 +3,10 @@
 //
 //	request → Step → Admit | Deny            decided on the spot
 //	               → Ask → … → Answer.Next   decided by the store's answer, or by Step with Away set
+//	               → Hold → … → Step         decided when the lease that it waits for starts
+//
+// Under a limit with max_wait there is a third verdict, Hold: a lease in hand will serve the request in time, at an instant
+// that is to come (hold.go).
 //
 // In strict mode every admission is the store's (or a fallback's, which says so); only denials are local, and never when
 // the store would admit. In lease mode an admission may also spend a unit that the store has granted ahead.
@@ -19,6 +23,10 @@ import (
 type Demand struct {
 	Key  *Key
 	Cost int64
+	// Ahead is units of the key's leases that requests before this one are held for.
+	Ahead int64
+	// Behind says that requests before this one are being asked for, which it must not pass.
+	Behind bool
 }
 
 // Input is a request, and what the worker knows of the service.
@@ -29,6 +37,8 @@ type Input struct {
 	Away bool
 	// Again says that the request has been stepped before: its demand is known.
 	Again bool
+	// Since is when the request arrived. It is read for limits with max_wait only.
+	Since instant.Instant
 	// Workers and Rank are the worker's place among the workers connected anywhere, as the service last told: its share of
 	// L units is L / Workers, and one more where Rank < L mod Workers. Workers 0: never told; its share is the whole.
 	Workers, Rank uint32
@@ -37,12 +47,14 @@ type Input struct {
 // Verdict is what becomes of a request.
 type Verdict uint8
 
-// The verdicts.
+// The verdicts. Of several demands' the last in this order stands.
 const (
 	Admit Verdict = iota + 1
-	Deny
+	// Hold: pause the request, behind those that are held already, and step it again after RetryAfter.
+	Hold
 	// Ask: pause the request and ask the store.
 	Ask
+	Deny
 )
 
 // Source says what a verdict rests on.
@@ -98,7 +110,8 @@ type Output struct {
 	Rate      limit.Rate
 	Remaining int64
 	Reset     time.Duration
-	// RetryAfter is when the request could pass, for a denial. 0 with Never: it costs more than the limit holds.
+	// RetryAfter is when the request could pass, for a denial, and when it is expected to, for Hold. 0 with Never: it costs
+	// more than the limit holds.
 	RetryAfter time.Duration
 	Never      bool
 	// Unavailable says that the request was denied because the service is away, not because it is over a limit.
@@ -131,18 +144,31 @@ func Step(now instant.Instant, in Input) Output {
 			continue
 		}
 		lacking = true
-		if denied, is := d.deny(now); is {
-			denied.Demand = i
-			out = worse(out, denied)
+		if one, is := d.lacks(now, in.Since); is {
+			one.Demand = i
+			out = worse(out, one)
 		}
 	}
 	switch {
-	case out.Verdict == Deny:
+	case out.Verdict == Deny || out.Verdict == Hold:
 		return out
 	case lacking && !in.Away:
 		return Output{Verdict: Ask, Demand: -1}
 	}
 	return spend(now, in)
+}
+
+// lacks gives what the worker knows of a demand that the leases do not hold units for now: that it is held or denied. False
+// where the store has to be asked, which a request that is held for another limit does when that lets it pass; but one that
+// this limit may hold asks first.
+func (d Demand) lacks(now, since instant.Instant) (Output, bool) {
+	if out, is := d.hold(now, since); is {
+		return out, true
+	}
+	if out, is := d.deny(now, since); is {
+		return out, true
+	}
+	return Output{Verdict: Ask}, d.Key.MaxWait() > 0
 }
 
 // spend decides a request without the store: from the leases in hand, and by on_unavailable where they do not hold enough.
@@ -190,8 +216,9 @@ func (d Demand) fallsBack(now instant.Instant, away bool) bool {
 	return d.Lacks(now)
 }
 
-// deny gives the denial that the worker knows the store would give; false where there is none.
-func (d Demand) deny(now instant.Instant) (Output, bool) {
+// deny gives the denial that the worker knows the store would give; false where there is none, or where the request may wait
+// for as long as it takes.
+func (d Demand) deny(now, since instant.Instant) (Output, bool) {
 	k := d.Key
 	if i := k.tooLarge(d.Cost); i >= 0 {
 		return Output{
@@ -199,7 +226,7 @@ func (d Demand) deny(now instant.Instant) (Output, bool) {
 			Remaining: max(0, k.rule.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
 		}, true
 	}
-	if in, is := k.startsIn(now, d.Cost); is {
+	if in, is := d.startsIn(now); is {
 		out := k.report(now)
 		out.Verdict, out.Source, out.Remaining, out.RetryAfter = Deny, FromLease, 0, in
 		return out, true
@@ -208,16 +235,19 @@ func (d Demand) deny(now instant.Instant) (Output, bool) {
 		out := k.report(now)
 		out.Verdict, out.Source = Deny, FromDenial
 		out.RetryAfter, out.Never = max(0, k.denial.retryAt.Sub(now)), k.denial.never
-		return out, true
+		if out.Never || !k.waits(now, since, out.RetryAfter) {
+			return out, true
+		}
 	}
 	if i := k.loggedOut(now, d.Cost); i >= 0 {
 		rate := k.rule.Rates[i]
-		return Output{
+		out := Output{
 			Verdict: Deny, Source: FromLog, Rate: rate,
 			Remaining:  max(0, rate.Units-k.logs[i].AtMost(now)),
 			Reset:      k.logs[i].EmptyIn(now),
 			RetryAfter: k.logs[i].FallsTo(rate.Units-d.Cost, now, 0),
-		}, true
+		}
+		return out, !k.waits(now, since, out.RetryAfter)
 	}
 	return Output{}, false
 }
@@ -267,15 +297,15 @@ func Share(units int64, workers, rank uint32) int64 {
 	return share
 }
 
-// worse gives of two verdicts the one that stands: a denial before an ask, an ask before an admission; of denials the one that is
-// for ever, else the longer wait; of admissions the smaller remaining share. The first where equal.
+// worse gives of two verdicts the one that stands: a denial before an ask, that before being held, that before an admission;
+// of denials the one that is for ever, else the longer wait; of admissions the smaller remaining share. The first where equal.
 func worse(a, b Output) Output {
 	switch {
-	case a.Verdict == Deny && b.Verdict != Deny || a.Verdict == Ask && b.Verdict == Admit:
+	case a.Verdict > b.Verdict:
 		return a
-	case a.Verdict != b.Verdict:
+	case a.Verdict < b.Verdict:
 		return b
-	case a.Verdict == Deny:
+	case a.Verdict == Deny || a.Verdict == Hold:
 		if !a.Never && (b.Never || b.RetryAfter > a.RetryAfter) {
 			return b
 		}

@@ -16,8 +16,10 @@ type Answer struct {
 	in             Input
 	results        []wire.AskResult
 	left           []int64
-	// denied says that the store denied one of the demands.
-	denied bool
+	// denied says that the store denied one of the demands, later that it granted one of them a lease that starts later.
+	denied, later bool
+	// again says that one of the requests has to ask anew, which those behind it must not pass.
+	again bool
 }
 
 // Surplus is what nobody took of a grant, to be given back by a settle: the units of the lease beyond Unused were spent
@@ -45,6 +47,7 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 			a.left[i] = max(0, result.Units)
 		}
 		a.denied = a.denied || result.Problem == wire.NoProblem && result.Denied
+		a.later = a.later || result.StartIn > 0 && result.Units > 0
 	}
 	return a
 }
@@ -54,27 +57,53 @@ func (k *Key) Hold(sent, received instant.Instant, result wire.AskResult) {
 	NewAnswer(sent, received, Input{Demands: []Demand{{Key: k, Cost: k.rule.Limit.RequestCost()}}}, []wire.AskResult{result})
 }
 
-// Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not
-// passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing is spent for
-// a request that any demand denies. Ask: a lease that should have served it is gone, and it has to be asked for anew.
-func (a *Answer) Next() Output {
+// Next decides the next of the group's requests: one that arrived at since, was paused before the call was sent and whose
+// deadline has not passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing
+// is spent for a request that any demand denies. Hold: a lease serves it later. Ask: a lease that should have served it is
+// gone, or what was granted was enough for requests before it only, and it has to be asked for anew.
+func (a *Answer) Next(since instant.Instant) Output {
 	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
+	again := false
 	for i := range a.in.Demands {
 		if a.results[i].Problem == wire.UnknownLimit {
 			continue // the policy in force has no such limit
 		}
-		one := a.decide(i)
+		one := a.decide(i, since)
 		one.Demand = i
+		if one.Verdict == Ask && a.in.Demands[i].Key.MaxWait() == 0 {
+			again = true // but not before the others let it pass
+			continue
+		}
 		source := max(out.Source, one.Source)
 		out = worse(out, one)
 		if out.Verdict == Admit {
 			out.Source = source // a fallback among the store's answers makes it a fallback
 		}
 	}
-	if out.Verdict == Admit {
+	switch {
+	case a.again && out.Verdict != Deny && a.waits():
+		return Output{Verdict: Ask, Demand: -1}
+	case out.Verdict == Hold:
+		for i := range a.in.Demands {
+			a.in.Demands[i].Ahead += a.in.Demands[i].Cost
+		}
+	case out.Verdict == Ask || out.Verdict == Admit && again:
+		a.again = true
+		return Output{Verdict: Ask, Demand: -1}
+	case out.Verdict == Admit:
 		a.spend()
 	}
 	return out
+}
+
+// waits says whether one of the limits holds requests back.
+func (a *Answer) waits() bool {
+	for _, d := range a.in.Demands {
+		if d.Key.MaxWait() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Answer) spend() {
@@ -102,7 +131,7 @@ func (a *Answer) answered(i int) bool {
 	return r.Problem == wire.NoProblem && (r.Units > 0 || r.Denied || a.denied)
 }
 
-func (a *Answer) decide(i int) Output {
+func (a *Answer) decide(i int, since instant.Instant) Output {
 	d, result := a.in.Demands[i], &a.results[i]
 	if d.Key.async() {
 		if denied, is := d.denyCounted(a.received); is {
@@ -114,7 +143,7 @@ func (a *Answer) decide(i int) Output {
 	}
 	out := d.Key.report(a.received)
 	out.Verdict, out.Source = Admit, FromStore
-	held := d.Key.free(a.received)
+	held := d.Key.free(a.received) - d.Ahead
 	switch {
 	case a.left[i] >= d.Cost:
 		out.Remaining += a.left[i] - d.Cost
@@ -125,13 +154,23 @@ func (a *Answer) decide(i int) Output {
 			out.Source = FromLease
 		}
 		return out
+	}
+	if out, is := d.hold(a.received, since); is {
+		return out
+	}
+	switch {
 	case result.Problem == NotAsked: // its lease has been spent or is over since the call was sent
 		return Output{Verdict: Ask}
+	case result.Problem == wire.NoProblem && result.Units == 0 && !result.Denied && a.later:
+		return Output{Verdict: Ask} // taken back, for another limit lets the requests pass later
+	case result.Units > 0 && d.Key.waits(a.received, since, result.Denial.RetryAfter) && d.Key.MaxWait() > 0:
+		return Output{Verdict: Ask} // the next units are free in time too
 	case !a.answered(i):
 		return d.fallBack(a.received, a.in.Workers, a.in.Rank)
 	}
-	if denied, is := d.deny(a.received); is && denied.Source == FromLease {
-		return denied // units that may be spent later
+	if in, is := d.startsIn(a.received); is { // units that may be spent later
+		out.Verdict, out.Source, out.Remaining, out.RetryAfter = Deny, FromLease, 0, in
+		return out
 	}
 	// One that lacks units without a denial of its own denies too, with no wait to tell: the one that denies is reported.
 	out.Verdict = Deny

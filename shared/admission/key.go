@@ -25,8 +25,11 @@ type Key struct {
 	heard    instant.Instant
 	hasHeard bool
 	denial   denial
-	// leases holds what the worker may spend of its own accord, now or later; at most MaxLeases.
+	// leases holds what the worker may spend of its own accord, now or later, in the order in which they start; at most
+	// MaxLeases, or MaxHeldLeases.
 	leases []*lease.Lease
+	// claimed is units that requests are held for.
+	claimed int64
 	// retired holds leases that are over and not handed out by TakeRetired yet.
 	retired []lease.Retired
 	demand  demand

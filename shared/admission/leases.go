@@ -12,6 +12,9 @@ import (
 // that cross.
 const MaxLeases = 4
 
+// MaxHeldLeases bounds them for a limit with max_wait, of which each request that is held may wait for one of its own.
+const MaxHeldLeases = 128
+
 // A worker's estimate of a key's demand looks back over one to two widths: an eighth of the shortest window, within these.
 const (
 	minDemandWidth = 20 * time.Millisecond
@@ -27,14 +30,19 @@ func (k *Key) leased() bool { return k.rule.Limit.Mode == limit.Lease }
 // free gives the units that may be spent of the worker's own accord.
 func (k *Key) free(now instant.Instant) (units int64) {
 	for _, l := range k.leases {
+		if l.From > now {
+			break // so do those behind it
+		}
 		units += l.Free(now)
 	}
 	return units
 }
 
-// Lacks says whether the demand has to be asked for, because the leases in hand do not hold its cost. In mode
-// async nothing is asked for.
-func (d Demand) Lacks(now instant.Instant) bool { return !d.Key.async() && d.Key.free(now) < d.Cost }
+// Lacks says whether the demand has to be asked for or held, because the leases in hand do not hold its cost beyond what
+// they hold for others. In mode async nothing is asked for.
+func (d Demand) Lacks(now instant.Instant) bool {
+	return !d.Key.async() && (d.Behind || d.Key.free(now)-d.Ahead < d.Cost)
+}
 
 // spendLeased takes units out of the leases in hand, the one that ends first first. There are as many: see free.
 func (k *Key) spendLeased(now instant.Instant, units int64) {
@@ -54,23 +62,32 @@ func (k *Key) spendLeased(now instant.Instant, units int64) {
 	}
 }
 
-// startsIn gives when a lease in hand starts that holds the cost; false where none is to come.
-func (k *Key) startsIn(now instant.Instant, cost int64) (time.Duration, bool) {
-	best, found := time.Duration(0), false
+// startsIn gives when a lease in hand starts that holds the cost; false where none is to come. Under a limit with max_wait
+// only where the worker can hold no more of them: what is to come belongs to others, and the last of it is told.
+func (d Demand) startsIn(now instant.Instant) (time.Duration, bool) {
+	k := d.Key
+	if k.MaxWait() > 0 {
+		if len(k.leases) < MaxHeldLeases {
+			return 0, false
+		}
+		return max(0, k.leases[len(k.leases)-1].From.Sub(now)), true
+	}
 	for _, l := range k.leases {
-		if l.From > now && l.Left() >= cost && !l.Over(now) {
-			if in := l.From.Sub(now); !found || in < best {
-				best, found = in, true
-			}
+		if l.From > now && l.Left() >= d.Cost && !l.Over(now) {
+			return l.From.Sub(now), true
 		}
 	}
-	return best, found
+	return 0, false
 }
 
 // hold takes a lease into the worker's hands.
 func (k *Key) hold(l *lease.Lease, now instant.Instant) {
 	k.Tidy(now)
-	if len(k.leases) == MaxLeases { // the one that ends first makes room
+	most := MaxLeases
+	if k.MaxWait() > 0 {
+		most = MaxHeldLeases
+	}
+	for len(k.leases) >= most { // the one that ends first makes room
 		first := 0
 		for i := range k.leases {
 			if k.leases[i].Until < k.leases[first].Until {
@@ -79,7 +96,13 @@ func (k *Key) hold(l *lease.Lease, now instant.Instant) {
 		}
 		k.retire(first)
 	}
-	k.leases = append(k.leases, l)
+	place := len(k.leases)
+	for place > 0 && k.leases[place-1].From > l.From {
+		place--
+	}
+	k.leases = append(k.leases, nil)
+	copy(k.leases[place+1:], k.leases[place:])
+	k.leases[place] = l
 	k.ttl = max(0, l.Until.Sub(l.From))
 	k.scarce = l.From > now
 }
@@ -103,7 +126,7 @@ func (k *Key) GiveBack() {
 func (k *Key) retire(i int) {
 	k.retired = append(k.retired, k.leases[i].Retire())
 	last := len(k.leases) - 1
-	k.leases[i] = k.leases[last]
+	copy(k.leases[i:], k.leases[i+1:])
 	k.leases[last] = nil
 	k.leases = k.leases[:last]
 }
@@ -111,9 +134,9 @@ func (k *Key) retire(i int) {
 // Scarce says that the last lease was scheduled: there was nothing to be had at once.
 func (k *Key) Scarce() bool { return k.scarce }
 
-// Idle says that the key holds leases and nobody has asked for its units lately.
+// Idle says that the key holds leases and nobody has asked for its units lately, or waits for them.
 func (k *Key) Idle(now instant.Instant) bool {
-	return len(k.leases) > 0 && k.demand.over(now, k.demand.width) == 0
+	return len(k.leases) > 0 && k.claimed == 0 && k.demand.over(now, k.demand.width) == 0
 }
 
 // Leases gives how many leases the worker holds of the key.

@@ -62,6 +62,8 @@ func (f *flaws) response(r wire.SyncResponse, passed time.Duration) wire.SyncRes
 			result.StartIn = max(0, result.StartIn-passed)
 		case EndFromReceipt:
 			result.EndIn += passed
+		case EarlyRelease:
+			result.StartIn = 0
 		case NoDrift:
 			result.StartIn, result.EndIn = shrunk(result.StartIn), stretched(result.EndIn)
 		}

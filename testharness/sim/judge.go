@@ -46,6 +46,27 @@ func (j *judge) admit(w *worker, s *stream) {
 	}
 }
 
+// inTurn notes that a request is let pass: none that came before it to the same worker, under the same keys, may still
+// wait where the limits hold requests back.
+func (j *judge) inTurn(w *worker, s *stream) {
+	if waited := j.run.world.now.Sub(s.arrived); waited > j.run.scenario.longestWait() {
+		j.complain("a request waited %v before it passed", waited)
+	}
+	for _, k := range s.bound {
+		for _, l := range j.run.scenario.Limits {
+			if l.Name == k.limit && l.MaxWait == 0 {
+				return
+			}
+		}
+	}
+	for _, other := range w.streams {
+		if other.id < s.id && other.paused && slices.Equal(other.bound, s.bound) {
+			j.complain("worker %d lets stream %d pass before stream %d, which came %v earlier", w.number, s.id, other.id,
+				s.arrived.Sub(other.arrived))
+		}
+	}
+}
+
 // cost is what a request spends of a limit.
 func (r *run) cost(name string) int64 {
 	for _, l := range r.scenario.Limits {

@@ -77,6 +77,8 @@ const (
 	AgeTooLong Mutation = "ages told too long"
 	// OneMore admits one unit above the limit.
 	OneMore Mutation = "one unit too many"
+	// EarlyRelease lets a lease be spent at once that starts later.
+	EarlyRelease Mutation = "a scheduled lease spent before its start"
 	// Unrecorded acknowledges what workers admitted by themselves, and does not count it.
 	Unrecorded Mutation = "admissions not recorded"
 )
@@ -84,7 +86,8 @@ const (
 // Mutations lists all.
 func Mutations() []Mutation {
 	return []Mutation{
-		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore, Unrecorded,
+		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore, EarlyRelease,
+		Unrecorded,
 	}
 }
 
@@ -128,6 +131,7 @@ func Draw(seed uint64) Scenario {
 	}
 	s.Faults = drawFaults(r)
 	s.drawSpending(r)
+	s.drawWaiting()
 	if quiet { // a network that is next to nothing beside the drift of the clocks
 		s.Faults.Delay, s.Faults.Jitter, s.Faults.Drift = 0, 20*time.Microsecond, 999
 	}
@@ -159,6 +163,28 @@ func (s *Scenario) drawSpending(r *rand.Rand) {
 			l.Cost = min(most, 1+r.Int64N(4))
 		}
 	}
+}
+
+// drawWaiting has some limits hold their requests back. Its chances are its own: what else a seed stands for stays.
+func (s *Scenario) drawWaiting() {
+	r := rand.New(rand.NewPCG(s.Seed, 0x3a17))
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if l.Mode != limit.Lease || r.IntN(3) == 0 {
+			continue
+		}
+		most := min(2*l.Rates[0].Window, 2*time.Second)
+		l.MaxWait = time.Duration(r.Int64N(int64(most))).Truncate(time.Microsecond)
+	}
+}
+
+// longestWait is for how long a request may wait at most: until the last moment to be held, and for an answer then.
+func (s *Scenario) longestWait() time.Duration {
+	longest := time.Duration(0)
+	for i := range s.Limits {
+		longest = max(longest, s.Limits[i].MaxWait)
+	}
+	return longest + s.Timeout + maxTickDelay
 }
 
 func drawFaults(r *rand.Rand) Faults {
@@ -201,6 +227,9 @@ func (s Scenario) Smaller() []Scenario {
 	change(func(s *Scenario) { s.Workers = max(1, s.Workers-1) })
 	change(func(s *Scenario) { s.Tenants = max(1, s.Tenants-1) })
 	change(func(s *Scenario) { s.Change, s.ChangeTo = 0, 0 })
+	for i := range s.Limits {
+		change(func(s *Scenario) { s.Limits[i].MaxWait = 0 })
+	}
 	change(func(s *Scenario) { s.Bursts = false })
 	change(func(s *Scenario) { s.Load /= 2 })
 	change(func(s *Scenario) { s.Faults.Lose = 0 })
@@ -224,7 +253,11 @@ func (s Scenario) String() string {
 		for _, rate := range l.Rates {
 			rates = append(rates, rate.String())
 		}
-		limits = append(limits, fmt.Sprintf("%s %s %v %v", l.Name, strings.Join(rates, "+"), l.Algorithm, l.Mode))
+		one := fmt.Sprintf("%s %s %v %v", l.Name, strings.Join(rates, "+"), l.Algorithm, l.Mode)
+		if l.MaxWait > 0 {
+			one += fmt.Sprintf(" max_wait %v", l.MaxWait)
+		}
+		limits = append(limits, one)
 	}
 	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], change %v to %d, faults %+v, mutation %q",
 		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Change, s.ChangeTo,

@@ -12,6 +12,9 @@ import (
 // Figures is what a run came to.
 type Figures struct {
 	Requests, Admitted, Denied, Waited int64
+	// ByWorker is Admitted of each worker, Longest the longest that a request waited until it was admitted.
+	ByWorker []int64
+	Longest  time.Duration
 	// Calls counts executions of Sync at the service, StoreCalls of reserves at the store.
 	Calls, StoreCalls int64
 	// StoreOperations counts the reserves, settles and cancels that the store has executed.
@@ -69,6 +72,7 @@ func RunWatched(s Scenario, w Watch) Result {
 	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
 	r.service = r.newService()
+	r.figures.ByWorker = make([]int64, s.Workers)
 	for i := range s.Workers {
 		r.workers = append(r.workers, r.newWorker(i))
 	}
@@ -78,7 +82,7 @@ func RunWatched(s Scenario, w Watch) Result {
 	r.traffic()
 	r.troubles()
 	r.play(s.Duration)
-	r.world.runUntil(r.world.now.Add(s.Timeout + maxTickDelay))
+	r.world.runUntil(r.world.now.Add(s.longestWait()))
 	r.everybodyAnswered()
 	return Result{Figures: r.figures, Violations: r.judge.violations}
 }
@@ -86,7 +90,7 @@ func RunWatched(s Scenario, w Watch) Result {
 func (r *run) everybodyAnswered() {
 	for _, w := range r.workers {
 		for _, s := range w.streams {
-			if r.world.now.Sub(s.arrived) > r.scenario.Timeout+maxTickDelay {
+			if r.world.now.Sub(s.arrived) > r.scenario.longestWait() {
 				r.judge.complain("a request of worker %d waits since %v", w.number, s.arrived.Sub(origin))
 			}
 		}

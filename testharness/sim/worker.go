@@ -137,7 +137,10 @@ func (w *worker) end(s *stream) {
 // admitted releases a request to its upstream.
 func (w *worker) admitted(s *stream) {
 	w.run.judge.admit(w, s)
+	w.run.judge.inTurn(w, s)
 	w.run.figures.Admitted++
+	w.run.figures.ByWorker[w.number]++
+	w.run.figures.Longest = max(w.run.figures.Longest, w.run.world.now.Sub(s.arrived))
 	w.end(s)
 }
 
@@ -214,7 +217,7 @@ func (w *worker) Respond(id host.ContextID, status int, _ []host.Header, _ strin
 	}
 	w.run.figures.Denied++
 	waited := w.run.world.now.Sub(s.arrived)
-	if most := w.run.scenario.Timeout + maxTickDelay; waited > most {
+	if most := w.run.scenario.longestWait(); waited > most {
 		w.run.judge.complain("a request waited %v, more than %v", waited, most)
 	}
 	if s == w.current {
