@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -34,6 +33,7 @@ func (j *judge) admit(w *worker, s *stream) {
 		if j.run.isAsync(k.limit) {
 			j.run.behind(w, k).admitted(now, cost)
 		}
+		j.run.noteShare(w, k)
 		at := now
 		// A request that came later than the charge was not admitted by it: it found a lease.
 		if w.ended != nil && w.ended.strict[k] >= cost && w.ended.executed >= s.arrived {
@@ -93,24 +93,17 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
 			j.run.watch.window(k, i, all[end], count)
 			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
-			if count > most && j.run.outageCounts(all[end].Add(-rate.Window), all[end]) {
-				continue
-			}
 			if count > most && j.run.isAsync(k.limit) {
 				most += j.run.ahead(k, all[end].Add(-rate.Window))
+			}
+			if count > most {
+				most += j.run.alone(k, most, all[end].Add(-rate.Window), all[end])
 			}
 			if count > most {
 				j.complain("%d units of %s/%s within %v, %d are allowed", count, k.limit, k.key, rate.Window, most)
 			}
 		}
 	}
-}
-
-// outageCounts says whether a window reaches into the outage, or into the time until all have come back from it.
-func (r *run) outageCounts(from, to instant.Instant) bool {
-	s := &r.scenario
-	const comeBack = 6 * time.Second // the longest backoff, and the probe
-	return s.OutageFor > 0 && to >= r.began.Add(s.Outage) && from < r.began.Add(s.Outage+s.OutageFor+comeBack)
 }
 
 // rates gives a limit's rates.

@@ -28,9 +28,9 @@ type Scenario struct {
 	// Change is when the first limit's units are changed to ChangeTo; 0: never.
 	Change   time.Duration
 	ChangeTo int64
-	// Outage is when nobody reaches the service any more, for OutageFor; 0: never. What on_unavailable admits then, and in
-	// the windows that reach into it, is not judged.
+	// Outage is when the first CutOff workers do not reach the service any more, for OutageFor; 0: never. CutOff 0: all.
 	Outage, OutageFor time.Duration
+	CutOff            int
 	Mutation          Mutation
 }
 
@@ -106,7 +106,7 @@ func Draw(seed uint64) Scenario {
 	units := int64(1 + r.IntN(40))
 	quiet := r.IntN(3) == 0
 	if quiet && r.IntN(2) == 0 { // leases last for seconds, so that clocks drift by milliseconds
-		units *= 3
+		units += 20 * int64(s.Workers) // enough for leases where little is free
 		window = 10 * time.Second
 		s.Duration = 35 * time.Second
 	}
@@ -230,6 +230,8 @@ func (s Scenario) Smaller() []Scenario {
 	for i := range s.Limits {
 		change(func(s *Scenario) { s.Limits[i].MaxWait = 0 })
 	}
+	change(func(s *Scenario) { s.Outage, s.OutageFor, s.CutOff = 0, 0, 0 })
+	change(func(s *Scenario) { s.OutageFor /= 2 })
 	change(func(s *Scenario) { s.Bursts = false })
 	change(func(s *Scenario) { s.Load /= 2 })
 	change(func(s *Scenario) { s.Faults.Lose = 0 })
@@ -259,9 +261,10 @@ func (s Scenario) String() string {
 		}
 		limits = append(limits, one)
 	}
-	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], change %v to %d, faults %+v, mutation %q",
+	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], change %v to %d, outage of %d at %v for %v, "+
+		"faults %+v, mutation %q",
 		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Change, s.ChangeTo,
-		s.Faults, s.Mutation)
+		s.CutOff, s.Outage, s.OutageFor, s.Faults, s.Mutation)
 }
 
 // Shrink makes a failing scenario smaller as long as it fails, and gives what the smallest one breaks.

@@ -135,16 +135,17 @@ func (r *run) send(w *worker, life int, id host.CallID, path string, body []byte
 	}
 }
 
-// out says whether an instant is within the outage.
-func (r *run) out(at instant.Instant) bool {
-	s := &r.scenario
-	return s.OutageFor > 0 && at >= r.began.Add(s.Outage) && at < r.began.Add(s.Outage+s.OutageFor)
+// out says whether the outage cuts a worker off at this instant.
+func (r *run) out(w *worker) bool {
+	s, at := &r.scenario, r.world.now
+	return s.OutageFor > 0 && at >= r.began.Add(s.Outage) && at < r.began.Add(s.Outage+s.OutageFor) &&
+		(s.CutOff == 0 || w.number < s.CutOff)
 }
 
 // transmit delivers one message between a worker and the service, or does not.
 func (r *run) transmit(w *worker, deliver func()) {
 	f := r.scenario.Faults
-	if r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(r.world.now) {
+	if r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(w) {
 		return
 	}
 	delay := f.Delay + r.world.spread(f.Jitter)

@@ -58,6 +58,7 @@ type run struct {
 	figures  Figures
 	exact    map[boundKey]*exactLog
 	behinds  map[lifeKey]*behind
+	shares   map[boundKey][]shareInForce
 	// began is when the traffic did.
 	began   instant.Instant
 	changed bool
@@ -69,7 +70,7 @@ func Run(s Scenario) Result { return RunWatched(s, Watch{}) }
 
 // RunWatched plays a scenario and tells of it meanwhile.
 func RunWatched(s Scenario, w Watch) Result {
-	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, watch: watched{Watch: w}}
+	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, shares: map[boundKey][]shareInForce{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
 	r.service = r.newService()
 	r.figures.ByWorker = make([]int64, s.Workers)

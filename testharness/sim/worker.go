@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"sluice/controlsvc/authority"
 	"sluice/filter/host"
 	"sluice/filter/plugin"
 	"sluice/shared/instant"
@@ -36,6 +37,8 @@ type worker struct {
 	ended *answered
 	ids   *rand.Rand
 	syncs map[host.CallID]*inFlight
+	// share is the worker's, as it was last told; 0 of 0: never.
+	share authority.Share
 }
 
 // stream is one request on its way through the proxy.
@@ -75,7 +78,7 @@ func (r *run) newWorker(number int) *worker {
 func (w *worker) start() {
 	w.life++
 	w.streams, w.calls = map[host.ContextID]*stream{}, map[host.CallID]bool{}
-	w.policy, w.syncs = nil, map[host.CallID]*inFlight{}
+	w.policy, w.syncs, w.share = nil, map[host.CallID]*inFlight{}, authority.Share{}
 	w.plugin = plugin.New(w)
 	milliseconds := strconv.FormatInt(w.run.scenario.Timeout.Milliseconds(), 10)
 	if !w.plugin.Start([]byte(pluginConfiguration + milliseconds + "}")) {
@@ -266,6 +269,9 @@ func (w *worker) callEnded(life int, id host.CallID, a *answered) {
 		w.policy = a.policy
 	}
 	w.syncEnded(id, a)
+	if a != nil && a.response != nil && a.response.Workers > 0 {
+		w.share = authority.Share{Workers: a.response.Workers, Rank: a.response.Rank}
+	}
 	w.ended = a
 	w.plugin.CallEnded(id, reply{a})
 	w.ended = nil
