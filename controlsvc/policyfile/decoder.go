@@ -24,6 +24,8 @@ type decoder struct {
 	// visited counts the values that were read; stopped says that no more should be.
 	visited int
 	stopped bool
+	// hasHashKey: the policy says where the key is that identities are hashed by.
+	hasHashKey bool
 }
 
 // value is a place in the document: never an anchor, an alias or a tag.

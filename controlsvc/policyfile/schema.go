@@ -4,10 +4,14 @@ import "sluice/shared/policy"
 
 // policy reads the document.
 func (d *decoder) policy(v value) *policy.Policy {
-	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "identities", "limits!", "response", "header_style")
+	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "hash_key", "identities", "limits!", "response", "header_style")
 	p := &policy.Policy{}
 	if v, ok := f["domain"]; ok {
 		p.Domain = d.name(v, "the domain's name")
+	}
+	if v, ok := f["hash_key"]; ok {
+		d.hasHashKey = true
+		p.HashKey = d.hashKey(v)
 	}
 	identities := make(map[string]uint32)
 	if v, ok := f["identities"]; ok {

@@ -73,15 +73,17 @@ func CheckPattern(text string) string {
 // patternSize is about how many instructions a pattern compiles to. The parser has bounded its depth, and the product of
 // nested repetitions to 1,000.
 func patternSize(tree *syntax.Regexp) int {
-	size := 1
+	size := 0
 	for _, sub := range tree.Sub {
 		size += patternSize(sub)
 	}
-	if tree.Op == syntax.OpLiteral {
+	switch op := tree.Op; {
+	case op == syntax.OpLiteral:
 		return len(tree.Rune)
-	}
-	if tree.Op == syntax.OpRepeat {
+	case op == syntax.OpRepeat:
 		return size * max(tree.Min, tree.Max, 1)
+	case op == syntax.OpConcat:
+		return size
 	}
-	return size
+	return size + max(1, len(tree.Sub))
 }
