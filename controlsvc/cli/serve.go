@@ -22,6 +22,7 @@ type options struct {
 	memoryKeys      int
 	logLevel        string
 	tls             tlsFiles
+	redis           redisOptions
 }
 
 func newServe(p Process) *cobra.Command {
@@ -58,6 +59,7 @@ func newServe(p Process) *cobra.Command {
 	f.StringVar(&o.tls.certificate, "grpc-tls-cert", "", "`FILE` with the certificate chain in PEM; gRPC is plain text without")
 	f.StringVar(&o.tls.key, "grpc-tls-key", "", "`FILE` with the certificate's key in PEM")
 	f.StringVar(&o.tls.clientCA, "grpc-tls-client-ca", "", "`FILE` with the authorities in PEM one of which has to vouch for every client")
+	o.redis.register(f)
 	return command
 }
 
@@ -91,8 +93,9 @@ func (o *options) check() (level slog.Level, err error) {
 		complain("log-level", "%q: want debug, info, warn or error", o.logLevel)
 	}
 	if !knownStore(o.store) {
-		complain("store", "%q: want memory, or redis://HOST:PORT/DB", o.store)
+		complain("store", "%q: want memory, or redis://HOST:PORT/DB", withoutSecrets(o.store))
 	}
+	o.redis.check(o.store, complain)
 	if err := o.tls.check(); err != nil {
 		complain("grpc-tls-cert", "%v", err)
 	}

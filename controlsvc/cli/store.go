@@ -43,7 +43,11 @@ func openStore(p Process, o options) (opened, error) {
 	if o.store == memoryStore {
 		return opened{Store: memory.New(p.Now, o.memoryKeys)}, nil
 	}
-	store, err := redis.Open(o.store)
+	config, err := o.redis.config(p, o.store)
+	if err != nil {
+		return opened{}, err
+	}
+	store, err := redis.Open(config)
 	if err != nil {
 		return opened{}, fmt.Errorf("--store %s: %w", storeName(o.store), err)
 	}

@@ -137,6 +137,24 @@ func (c *RedisCluster) join(ctx context.Context, masters int, bus []string) erro
 	})
 }
 
+// Reshard moves so many slots, the lowest, from one master to another, by redis-cli, as an operator would.
+func (c *RedisCluster) Reshard(ctx context.Context, from, to *Redis, count int) error {
+	source, err := from.Do(ctx, "cluster", "myid")
+	if err != nil {
+		return err
+	}
+	target, err := to.Do(ctx, "cluster", "myid")
+	if err != nil {
+		return err
+	}
+	output, err := exec.CommandContext(ctx, "redis-cli", "--cluster", "reshard", from.Address, "--cluster-from", source,
+		"--cluster-to", target, "--cluster-slots", strconv.Itoa(count), "--cluster-yes").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("resharding: %w: %s", err, output)
+	}
+	return nil
+}
+
 // until waits until every node is as it should be.
 func (c *RedisCluster) until(ctx context.Context, what string, reached func(node *Redis) (bool, error)) error {
 	for _, node := range c.Nodes {

@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxFlights is how many pipelines are under way to one server at a time. While they are, calls gather for the next;
-	// where fewer are, a call goes at once and alone.
+	// where fewer are, a call goes at once.
 	maxFlights = 2
 	// maxBatch is how many operations one pipeline takes of waiting calls; a call that has more goes whole.
 	maxBatch = 256
@@ -97,12 +97,7 @@ func (s *Store) carry(ctx context.Context, invocations []invocation) (answers []
 	}
 	if len(order) == 1 && len(places[order[0]]) == len(invocations) {
 		f := newFreight(ctx, invocations)
-		if order[0].enter() { // it is idle, and nobody else's time depends on this call
-			s.fly(ctx, []*freight{f})
-			s.land(order[0]) //nolint:contextcheck // what goes on is other calls' flight
-		} else {
-			s.join(order[0], f) //nolint:contextcheck // a flight serves many calls
-		}
+		s.join(order[0], f) //nolint:contextcheck // a flight serves many calls
 		return f.result(ctx)
 	}
 	freights := make([]*freight, len(order))
@@ -150,17 +145,6 @@ func fill(errs []error, err error) []error {
 	return errs
 }
 
-// enter takes a flight where nobody waits and one is to be had.
-func (l *lane) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.flying >= maxFlights || len(l.waiting) > 0 {
-		return false
-	}
-	l.flying++
-	return true
-}
-
 // join puts a freight into the queue; a flight takes it along, a new one where one may be under way more.
 func (s *Store) join(l *lane, f *freight) {
 	l.mu.Lock()
@@ -176,19 +160,6 @@ func (s *Store) join(l *lane, f *freight) {
 	}
 	l.mu.Unlock()
 	if start {
-		go s.shuttle(l)
-	}
-}
-
-// land ends a flight that a caller made by itself: others go on with it where some wait.
-func (s *Store) land(l *lane) {
-	l.mu.Lock()
-	waiting := len(l.waiting) > 0
-	if !waiting {
-		l.flying--
-	}
-	l.mu.Unlock()
-	if waiting {
 		go s.shuttle(l)
 	}
 }

@@ -138,6 +138,7 @@ func TestCallsThatWaitInVain(t *testing.T) {
 
 // A server that stands still does not hold up those who want another.
 func TestOneMasterStandsStill(t *testing.T) {
+	t.Parallel()
 	const within = 4 * time.Second
 	cluster := startNodes(t, 3, "--cluster-require-full-coverage", "no")
 	s := open(t, cluster.URL()+"&read_timeout="+within.String())

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -52,7 +51,7 @@ func TestOpen(t *testing.T) {
 		{url: "redis://localhost:7000?cluster=true&read_only=true", wrong: "replica"},
 		{url: "redis://localhost:26379?master_name=a&replica_only=true", wrong: "replica"},
 	} {
-		s, err := Open(c.url)
+		s, err := Open(Config{URL: c.url})
 		switch {
 		case c.wrong != "":
 			if err == nil || !strings.Contains(err.Error(), c.wrong) {
@@ -75,8 +74,52 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open("redis://localhost", WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})); err == nil {
-		t.Error("TLS over redis://: no error")
+	addressed, err := Open(Config{URL: "redis://:secret@localhost:7000/0?read_timeout=2s", Cluster: true, Addresses: []string{"localhost:7001"}, PoolSize: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer addressed.Close()
+	o := addressed.client.(*goredis.ClusterClient).Options()
+	if len(o.Addrs) != 2 || o.PoolSize != 7 || o.ReadTimeout != 2*time.Second || o.WriteTimeout != DefaultCallTimeout || o.Password != "secret" {
+		t.Errorf("a cluster in fields: %+v", o)
+	}
+}
+
+func TestConfigsThatMakeNoSense(t *testing.T) {
+	const url = "redis://user:secret@localhost:7000"
+	for _, c := range []struct {
+		config Config
+		wrong  string
+	}{
+		{Config{URL: url, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "rediss://"},
+		{Config{URL: url, DialTimeout: time.Microsecond}, "dial timeout 1µs: expected 1ms to 1m"},
+		{Config{URL: url, ReadTimeout: time.Hour}, "read timeout 1h0m0s"},
+		{Config{URL: url, WriteTimeout: -1}, "write timeout"},
+		{Config{URL: url, PoolTimeout: time.Hour}, "pool timeout"},
+		{Config{URL: url, WaitTimeout: time.Hour}, "wait timeout"},
+		{Config{URL: url, PoolSize: -1}, "expected 1 to 10000"},
+		{Config{URL: url, PoolSize: 10_001}, "expected 1 to 10000"},
+		{Config{URL: url, WaitReplicas: 101}, "expected 0 to 100"},
+		{Config{URL: url, QuietPeriod: -1}, "quiet period"},
+		{Config{URL: url, QuietPeriod: time.Second}, "a clock"},
+		{Config{URL: url, QuietPeriod: time.Second, Now: clock, Cluster: true}, "not for a cluster"},
+		{Config{URL: url, Cluster: true, Addresses: []string{"user:secret@localhost:7001"}}, "address 1 of 1"},
+		{Config{URL: url, Cluster: true, Addresses: []string{"localhost"}}, "address 1 of 1"},
+		{Config{URL: url, Addresses: []string{"localhost:7001"}}, "expected a cluster"},
+		{Config{URL: url + "?cluster=true&addr=user:secret@localhost:7001"}, "without a user"},
+		{Config{URL: url, Cluster: true, SentinelMaster: "mymaster"}, "not both"},
+		{Config{URL: url, SentinelPassword: "secret"}, "no master's name"},
+		{Config{URL: url + "?pool_size=secretive"}, "pool_size"},
+	} {
+		s, err := Open(c.config)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%+v: %v, which says nothing of %q", c.config, err, c.wrong)
+		} else if strings.Contains(err.Error(), "secret@") || strings.Contains(err.Error(), ":secret") {
+			t.Errorf("%+v: the password is in the error: %v", c.config, err)
+		}
 	}
 }
 
@@ -105,9 +148,10 @@ func TestUser(t *testing.T) {
 		t.Error(errs[0])
 	}
 	for _, url := range []string{server.URL(), "redis://sluice:wrong@" + server.Address} {
-		err := open(t, url).Ping(t.Context())
-		if !errors.Is(err, authority.ErrUnavailable) || strings.Contains(err.Error(), "wrong@") {
-			t.Errorf("without the password: %v", err)
+		for name, err := range everyOperation(t.Context(), open(t, url), k) {
+			if !errors.Is(err, authority.ErrUnavailable) || strings.Contains(err.Error(), "wrong@") {
+				t.Errorf("%s without the password: %v", name, err)
+			}
 		}
 	}
 }
@@ -122,7 +166,7 @@ func TestTLS(t *testing.T) {
 	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", certificate, "--tls-key-file", key,
 		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
 	url := "rediss://" + net.JoinHostPort(rig.Loopback, strconv.Itoa(port)) + "/0"
-	s, err := Open(url, WithTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
+	s, err := Open(Config{URL: url, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,28 +214,42 @@ func selfSigned(t *testing.T, folder string) (certificate, key string, pool *x50
 	return certificate, key, pool
 }
 
-func TestSentinel(t *testing.T) {
-	server := startServer(t)
-	port, err := rig.FreePort()
+// Sentinels and servers ask for passwords of their own, the servers for a user's.
+func TestSentinelsWithPasswords(t *testing.T) {
+	t.Parallel()
+	set, err := rig.StartRedisSentinels(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, serverPort, _ := strings.Cut(server.Address, ":")
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	configuration := "bind " + rig.Loopback + "\nport " + strconv.Itoa(port) + "\nsentinel monitor mymaster " + host + " " + serverPort + " 1\n"
-	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
+	t.Cleanup(set.Stop)
+	for _, server := range []*rig.Redis{set.Primary, set.Replica} {
+		if _, err := server.Do(t.Context(), "acl", "setuser", "sluice", "on", ">server-secret", "~sluice:*", "+@all"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s := open(t, "redis://"+net.JoinHostPort(rig.Loopback, strconv.Itoa(port))+"/2?master_name=mymaster")
-	sentinel, err := rig.Start(context.Background(), rig.Command{
-		Name: "sentinel", Path: "redis-server", Args: []string{file, "--sentinel"}, Ready: s.Ping,
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, address := range set.Sentinels {
+		sentinel := &rig.Redis{Address: address}
+		if _, err := sentinel.Do(t.Context(), "acl", "setuser", "watcher", "on", ">sentinel-secret", "~*", "&*", "+@all"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer sentinel.Stop()
-	reserve(t, s, authority.Reserve{Key: testKey("sentinel", "10/1h"), Call: "a", Want: 1, Min: 1})
-	if got := remaining(t, open(t, "redis://"+server.Address+"/2"), testKey("sentinel", "10/1h")); got != 9 {
-		t.Errorf("the server that the sentinel names has %d left of 10", got)
+	config := Config{
+		URL: "redis://" + set.Sentinels[0] + "/2", SentinelMaster: rig.SentinelMaster, Addresses: set.Sentinels[1:],
+		SentinelUsername: "watcher", SentinelPassword: "sentinel-secret", Username: "sluice", Password: "server-secret",
+	}
+	k := testKey("sentinel", "10/1h")
+	reserve(t, openConfig(t, config), authority.Reserve{Key: k, Call: "a", Want: 1, Min: 1})
+	if got := remaining(t, open(t, "redis://sluice:server-secret@"+set.Primary.Address+"/2"), k); got != 9 {
+		t.Errorf("the server that the sentinels name has %d left of 10", got)
+	}
+	wrong := config
+	wrong.Password = "mistaken-secret"
+	if err := openConfig(t, wrong).Ping(t.Context()); !errors.Is(err, authority.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("another password: %v", err)
+	}
+	wrong = config
+	wrong.SentinelPassword = "mistaken-secret"
+	if err := openConfig(t, wrong).Ping(t.Context()); !errors.Is(err, authority.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("another password for the sentinels: %v", err)
 	}
 }

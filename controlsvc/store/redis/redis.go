@@ -33,6 +33,7 @@ type Store struct {
 	algorithms map[limit.Algorithm]*algorithm
 	workers    script
 	lanes      lanes
+	quiet      *quiet                               // nil: it is never quiet
 	after      func(time.Duration) <-chan time.Time // nil: no second try
 }
 
@@ -73,6 +74,13 @@ func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate
 
 // Reserve implements authority.Store.
 func (s *Store) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
+	if left := s.quiet.left(); left > 0 {
+		return denyAll(operations, left)
+	}
+	return s.withhold(ctx, operations, s.reserve(ctx, operations))
+}
+
+func (s *Store) reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
 	out := make([]authority.Reserved, len(operations))
 	windows := make([][]limit.Rate, len(operations))
 	var b batch

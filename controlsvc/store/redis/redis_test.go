@@ -13,6 +13,7 @@ import (
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/store"
 	"sluice/controlsvc/store/storetest"
+	"sluice/shared/instant"
 	"sluice/shared/limit"
 	"sluice/testharness/rig"
 )
@@ -35,7 +36,17 @@ func startServer(t testing.TB, args ...string) *rig.Redis {
 
 func open(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(url)
+	return openConfig(t, Config{URL: url})
+}
+
+var began = time.Now()
+
+func clock() instant.Instant { return instant.Instant(time.Since(began).Microseconds()) }
+
+func openConfig(t testing.TB, config Config) *Store {
+	t.Helper()
+	config.Now, config.After = clock, time.After
+	s, err := Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}

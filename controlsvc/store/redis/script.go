@@ -1,10 +1,12 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -66,7 +68,11 @@ type invocation struct {
 // once is a command that the client sends once. Executed a second time it would charge a second time: a cluster client
 // would otherwise repeat a whole pipeline, answered commands too, where the connection breaks within it. It still follows
 // MOVED and ASK, for such a command was not executed.
-type once struct{ *goredis.Cmd }
+type once struct {
+	*goredis.Cmd
+
+	charges bool
+}
 
 // NoRetry implements goredis.Cmder.
 func (once) NoRetry() bool { return true }
@@ -83,8 +89,11 @@ func (i invocation) command(ctx context.Context, bySource bool) once {
 	for _, key := range i.keys {
 		args = append(args, key)
 	}
-	return once{goredis.NewCmd(ctx, append(args, i.args...)...)}
+	return once{Cmd: goredis.NewCmd(ctx, append(args, i.args...)...), charges: i.charges()}
 }
+
+// errNoAnswer is the error of a command that neither was answered nor failed.
+var errNoAnswer = errors.New("no answer")
 
 // execute executes invocations in one pipeline (one for each node of a cluster), by hash. Those whose script a server does
 // not know go out again with its source, and only those. Answers and errors are in the order of the invocations.
@@ -113,9 +122,13 @@ func (s *Store) send(
 		commands = append(commands, command)
 		_ = pipeline.Process(ctx, command) // it only queues
 	}
-	_, _ = pipeline.Exec(ctx) // each command has its own error
+	_, failed := pipeline.Exec(ctx)
 	for n, i := range which {
 		answers[i], errs[i] = commands[n].Result()
+		if answers[i] == nil && errs[i] == nil {
+			// A server that refuses the connection with an answer leaves the commands without one; a script always gives one.
+			errs[i] = cmp.Or(failed, errNoAnswer)
+		}
 		if goredis.HasErrorPrefix(errs[i], "NOSCRIPT") {
 			unknown = append(unknown, i)
 		}
