@@ -136,9 +136,11 @@ func (v *instance) callEnded(id, call, headers, bodySize, trailers uint32) {
 // done is proxy_on_done: a stream is over, or a root context is to go; false asks the host to wait for proxy_done. What is
 // done is forgotten here: all that comes after it is proxy_on_delete, which is not exported and so costs no call.
 func (v *instance) done(id uint32) bool {
+	if v.endStream(id) {
+		return true
+	}
 	r := v.roots[id]
 	if r == nil {
-		v.endStream(id)
 		return true
 	}
 	if !r.stop() {
@@ -148,11 +150,11 @@ func (v *instance) done(id uint32) bool {
 	return true
 }
 
-// endStream tells the plugin that the stream is over, where it knows of it.
-func (v *instance) endStream(id uint32) {
+// endStream tells the plugin that the stream is over, where it knows of it; false where there is no such stream.
+func (v *instance) endStream(id uint32) bool {
 	s := v.streams.Get(ContextID(id))
 	if s == nil {
-		return
+		return false
 	}
 	r, seen := s.root, s.seen
 	*s = stream{}
@@ -162,6 +164,7 @@ func (v *instance) endStream(id uint32) {
 		r.plugin.Done(ContextID(id))
 		r.leave()
 	}
+	return true
 }
 
 // define gives the metric of that name, once for the VM: Envoy would make another number for it each time.

@@ -71,8 +71,10 @@ func Each(limits []*Limit, out admission.Output, add func(name, value string)) {
 		field += ", " + l.policy
 	}
 	add("ratelimit-policy", field)
-	add("ratelimit", limits[out.Demand].name(out.Rate)+";r="+strconv.FormatInt(out.Remaining, 10)+
-		";t="+strconv.FormatInt(Seconds(out.Reset), 10))
+	var space [96]byte
+	about := append(append(space[:0], limits[out.Demand].name(out.Rate)...), ";r="...)
+	about = append(strconv.AppendInt(about, out.Remaining, 10), ";t="...)
+	add("ratelimit", string(strconv.AppendInt(about, Seconds(out.Reset), 10)))
 }
 
 // name gives a rate's name. An answer may tell of a rate that the limit had before the policy changed.
