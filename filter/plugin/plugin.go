@@ -265,8 +265,8 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 }
 
 // ResponseHeaders tells an admitted request's client of its limits, as of the decision: a reset that is too late by what the
-// upstream took does no harm, and to read the clock again is one more call of the proxy. The filter's own answers pass by here as
-// well; they say it already.
+// upstream took does no harm, and to read the clock again is one more call of the proxy. The filter's own answers pass by
+// here as well; they say it already.
 func (p *Plugin) ResponseHeaders(id host.ContextID) {
 	s := p.streams.Get(id)
 	if s == nil {
