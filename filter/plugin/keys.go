@@ -29,7 +29,8 @@ type keys struct {
 
 // table holds the keys of one limit. A limit that is gone is nil, and its keys go.
 type table struct {
-	limit *policy.Limit
+	policy *policy.Policy
+	limit  *policy.Limit
 	// told is what clients are told of the limit's own rule, and of those of its plans.
 	told  []*ratefields.Limit
 	byKey map[string]*entry
@@ -91,7 +92,7 @@ func (in *table) tell(rule policy.Rule) *ratefields.Limit {
 			return told
 		}
 	}
-	return ratefields.New(rule)
+	return ratefields.New(in.policy, rule)
 }
 
 func (t *keys) link(e *entry) {
@@ -160,7 +161,7 @@ func (t *keys) setPolicy(p *policy.Policy) {
 		} else {
 			t.tables[i] = &table{byKey: map[string]*entry{}}
 		}
-		t.tables[i].setLimit(l)
+		t.tables[i].setLimit(p, l)
 	}
 	for _, gone := range tables {
 		if gone != nil {
@@ -170,11 +171,11 @@ func (t *keys) setPolicy(p *policy.Policy) {
 	t.sweep, t.unswept = t.oldest, t.n
 }
 
-func (in *table) setLimit(l *policy.Limit) {
-	in.limit = l
-	in.told = append(in.told[:0:0], ratefields.New(l.Rule("", "")))
+func (in *table) setLimit(p *policy.Policy, l *policy.Limit) {
+	in.policy, in.limit = p, l
+	in.told = append(in.told[:0:0], ratefields.New(p, l.Rule("", "")))
 	for i := range l.Plans {
-		in.told = append(in.told, ratefields.New(l.Rule(l.Plans[i].Name, "")))
+		in.told = append(in.told, ratefields.New(p, l.Rule(l.Plans[i].Name, "")))
 	}
 }
 

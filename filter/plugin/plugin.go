@@ -249,12 +249,16 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 		s.out = out
 		return host.Proceed
 	}
-	status, grpcStatus := ratefields.Status(out)
-	body := ratefields.Body(s.limits, out)
-	p.fields = append(p.fields[:0], host.Header{"content-type", "application/json"})
+	out.RetryAfter += ratefields.Jitter(s.limits, out, p.proxy.Random)
+	status, grpcStatus := ratefields.Status(s.limits, out)
+	p.fields = p.fields[:0]
+	var body string
 	if s.grpc {
-		p.fields = p.fields[:0]
+		body = ratefields.Message(out) // it becomes grpc-message
 	} else {
+		var kind string
+		body, kind = ratefields.Body(s.limits, out)
+		p.fields = append(p.fields, host.Header{"content-type", kind})
 		grpcStatus = -1
 	}
 	ratefields.Each(s.limits, out, p.addField)

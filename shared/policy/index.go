@@ -45,6 +45,9 @@ type node struct {
 func newIndex(limits []Limit) index {
 	x := index{hosts: make(map[string]*paths), domains: make(map[string]*paths)}
 	for i := range limits {
+		if len(limits[i].Descriptor) > 0 {
+			continue // no request of the filter's
+		}
 		m := &limits[i].Match
 		x.place(m.Host).place(m).add(m, uint32(i))
 	}

@@ -39,6 +39,9 @@ type Limit struct {
 	Cost int64
 	// Measure reads the cost of the request.
 	Measure Measure
+	// Descriptor, where it is not empty, is what a descriptor of Envoy's own rate limit filter has to be, entry by entry; the
+	// limit then binds no request of the filter's, and its keys are made of the entries without a fixed value.
+	Descriptor []DescriptorEntry
 	// Response is an index into Policy.Responses.
 	Response uint32
 }
@@ -77,7 +80,7 @@ func checkLimit(l *Limit, identities int) *invalid {
 	if e := checkLists("block", l.Block, identities); e != nil {
 		return e
 	}
-	return nil
+	return checkDescriptor(l)
 }
 
 // checkSpending looks at what a request spends, and for how long it may be held back.

@@ -4,7 +4,8 @@
 // not an RFC. A reset is in whole seconds from the decision, rounded up.
 //
 // Each field of an answer is a call into the proxy, about a microsecond of every admitted request. So an answer has these
-// two, and what does not change from request to request is written once for a policy (Limit).
+// two where the policy does not ask for the older three or X-RateLimit's, and what does not change from request to request
+// is written once for a policy (Limit).
 package ratefields
 
 import (
@@ -16,23 +17,6 @@ import (
 	"sluice/shared/policy"
 )
 
-// Status codes of denials.
-const (
-	StatusTooManyRequests    = 429
-	StatusServiceUnavailable = 503
-	// GRPCResourceExhausted and GRPCUnavailable are the same denials to a gRPC client.
-	GRPCResourceExhausted = 8
-	GRPCUnavailable       = 14
-)
-
-// Status gives a denial's HTTP and gRPC status: over a limit, or undecided while the service is away.
-func Status(out admission.Output) (http, grpc int) {
-	if out.Unavailable {
-		return StatusServiceUnavailable, GRPCUnavailable
-	}
-	return StatusTooManyRequests, GRPCResourceExhausted
-}
-
 // Limit is a rule with what is always told about it.
 type Limit struct {
 	policy.Rule
@@ -40,41 +24,65 @@ type Limit struct {
 	// the rule has several. A window of a part of a second is told as a whole one.
 	policy string
 	// names are its rates', as structured-field strings.
-	names []string
+	names    []string
+	response *policy.Response
+	styles   policy.FieldStyles
 }
 
-// New prepares what is told of a rule.
-func New(rule policy.Rule) *Limit {
-	l := &Limit{Rule: rule}
+// New prepares what is told of a rule of the policy.
+func New(p *policy.Policy, rule policy.Rule) *Limit {
+	l := &Limit{Rule: rule, response: p.ResponseOf(rule.Limit), styles: p.FieldStyles}
+	if l.styles == 0 {
+		l.styles = policy.StandardFields
+	}
 	for i, rate := range rule.Rates {
 		name := l.rateName(rate)
 		l.names = append(l.names, name)
 		if i > 0 {
 			l.policy += ", "
 		}
-		l.policy += name + ";q=" + strconv.FormatInt(rate.Units, 10) + ";w=" + strconv.FormatInt(Seconds(rate.Window), 10)
+		l.policy += name + ";q=" + decimal(rate.Units) + ";w=" + decimal(Seconds(rate.Window))
 	}
 	return l
 }
 
-// Each gives the header fields about a decision, one call of add for each, in lower case. Where nothing is known of any
-// limit there are none but Retry-After. The limits are the ones whose demands were decided, in their order.
+// Each gives the header fields about a decision, one call of add for each, in lower case: Retry-After and the response's
+// own of a denial, and those of the policy's styles, where something is known of a limit. The limits are the ones whose
+// demands were decided, in their order.
 func Each(limits []*Limit, out admission.Output, add func(name, value string)) {
-	if out.Verdict == admission.Deny && !out.Never {
-		add("retry-after", strconv.FormatInt(RetryAfter(out), 10))
+	if out.Verdict == admission.Deny {
+		if !out.Never {
+			add("retry-after", decimal(RetryAfter(out)))
+		}
+		for _, h := range responseTo(limits, out).Headers {
+			add(h.Name, h.Value)
+		}
 	}
 	if out.Demand < 0 || out.Demand >= len(limits) || out.Rate.Window == 0 {
 		return
 	}
-	field := limits[0].policy
-	for _, l := range limits[1:] {
-		field += ", " + l.policy
+	styles := limits[out.Demand].styles
+	if styles&policy.StandardFields != 0 {
+		field := limits[0].policy
+		for _, l := range limits[1:] {
+			field += ", " + l.policy
+		}
+		add("ratelimit-policy", field)
+		var space [96]byte
+		about := append(append(space[:0], limits[out.Demand].name(out.Rate)...), ";r="...)
+		about = append(strconv.AppendInt(about, out.Remaining, 10), ";t="...)
+		add("ratelimit", string(strconv.AppendInt(about, Seconds(out.Reset), 10)))
 	}
-	add("ratelimit-policy", field)
-	var space [96]byte
-	about := append(append(space[:0], limits[out.Demand].name(out.Rate)...), ";r="...)
-	about = append(strconv.AppendInt(about, out.Remaining, 10), ";t="...)
-	add("ratelimit", string(strconv.AppendInt(about, Seconds(out.Reset), 10)))
+	if styles&policy.LegacyFields != 0 {
+		add("ratelimit-limit", decimal(out.Rate.Units))
+		add("ratelimit-remaining", decimal(out.Remaining))
+		add("ratelimit-reset", decimal(Seconds(out.Reset)))
+	}
+	if styles&policy.XFields != 0 {
+		add("x-ratelimit-limit", decimal(out.Rate.Units))
+		add("x-ratelimit-remaining", decimal(out.Remaining))
+		add("x-ratelimit-reset", decimal(Seconds(out.Reset)))
+	}
 }
 
 // name gives a rate's name. An answer may tell of a rate that the limit had before the policy changed.
@@ -105,30 +113,6 @@ func cutSlash(rate string) (units, window string) {
 	return rate, ""
 }
 
-// Body gives the body of a denial, in JSON: error, message, limit, retry_after (seconds; null where no wait helps).
-func Body(limits []*Limit, out admission.Output) string {
-	name := ""
-	if out.Demand >= 0 && out.Demand < len(limits) {
-		name = limits[out.Demand].Limit.Name
-	}
-	code, retry := "rate_limited", "null"
-	wait := RetryAfter(out)
-	var message string
-	switch {
-	case out.Unavailable:
-		code = "rate_limit_unavailable"
-		message = "The rate limit could not be checked. Retry in " + strconv.FormatInt(wait, 10) + " s."
-	case out.Never:
-		message = "The request costs more than its limit of " + out.Rate.String() + " holds."
-	default:
-		message = "Over the limit of " + out.Rate.String() + ". Retry in " + strconv.FormatInt(wait, 10) + " s."
-	}
-	if !out.Never {
-		retry = strconv.FormatInt(wait, 10)
-	}
-	return `{"error":"` + code + `","message":"` + message + `","limit":"` + name + `","retry_after":` + retry + "}\n"
-}
-
 // RetryAfter gives a denial's wait in whole seconds, rounded up, at least 1.
 func RetryAfter(out admission.Output) int64 { return max(1, Seconds(out.RetryAfter)) }
 
@@ -136,3 +120,5 @@ func RetryAfter(out admission.Output) int64 { return max(1, Seconds(out.RetryAft
 func Seconds(d time.Duration) int64 {
 	return max(0, int64((d+time.Second-1)/time.Second))
 }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

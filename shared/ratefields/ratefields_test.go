@@ -21,7 +21,7 @@ var (
 	reports   = told(policy.Limit{Name: "reports", Rates: []limit.Rate{perSecond, perMinute}})
 )
 
-func told(l policy.Limit) *ratefields.Limit { return ratefields.New(l.Rule("", "")) }
+func told(l policy.Limit) *ratefields.Limit { return ratefields.New(&policy.Policy{}, l.Rule("", "")) }
 
 func TestFields(t *testing.T) {
 	limits := []*ratefields.Limit{tenant, reports}
@@ -85,7 +85,11 @@ func TestFields(t *testing.T) {
 				return
 			}
 			var body map[string]any
-			if err := json.Unmarshal([]byte(ratefields.Body(limits, c.out)), &body); err != nil {
+			text, kind := ratefields.Body(limits, c.out)
+			if kind != "application/json" {
+				t.Errorf("the body is %s", kind)
+			}
+			if err := json.Unmarshal([]byte(text), &body); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.body, body); diff != "" {

@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Bounds on descriptors.
+const (
+	MaxDescriptorEntries = 10
+	// MaxDescriptorText bounds an entry's key and value, in bytes.
+	MaxDescriptorText = 256
+)
+
+// DescriptorEntry is what an entry of a descriptor has to be for a limit to bind it. Descriptors are what Envoy's own rate
+// limit filter sends: lists of keys with values, which Envoy's routes make of a request.
+type DescriptorEntry struct {
+	// Key is the entry's key, 1 to MaxDescriptorText bytes of UTF-8.
+	Key string
+	// Value is the value, or with Prefix what it begins with. Empty: any value will do.
+	Value string
+	// Prefix: every value that begins with Value will do.
+	Prefix bool
+}
+
+// Counted says whether each value of the entry has a count of its own: the value then is part of the key.
+func (e *DescriptorEntry) Counted() bool { return e.Value == "" || e.Prefix }
+
+func checkDescriptor(l *Limit) *invalid {
+	if len(l.Descriptor) == 0 {
+		return nil
+	}
+	if len(l.Descriptor) > MaxDescriptorEntries {
+		return &invalid{"descriptor", tooMany(len(l.Descriptor), MaxDescriptorEntries, "entries")}
+	}
+	if len(l.Key) > 0 {
+		return &invalid{"descriptor", "stands in the place of a key, want it without one"}
+	}
+	counted := 0
+	for i := range l.Descriptor {
+		e := &l.Descriptor[i]
+		if e.Counted() {
+			counted++
+		}
+		if e.Key == "" || !ValidDescriptorText(e.Key) || !ValidDescriptorText(e.Value) || e.Prefix && e.Value == "" {
+			return &invalid{"descriptor[" + strconv.Itoa(i) + "]", "want a key, and a value or a prefix that is not empty, of up to " +
+				strconv.Itoa(MaxDescriptorText) + " bytes of UTF-8"}
+		}
+	}
+	if counted > MaxKeyParts {
+		return &invalid{"descriptor", "has " + strconv.Itoa(counted) + " entries without a fixed value, want at most " + strconv.Itoa(MaxKeyParts)}
+	}
+	return nil
+}
+
+// ValidDescriptorText says whether text may be an entry's key or value.
+func ValidDescriptorText(text string) bool {
+	return len(text) <= MaxDescriptorText && utf8.ValidString(text)
+}
