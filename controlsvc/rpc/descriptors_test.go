@@ -11,7 +11,7 @@ import (
 
 // entries reads a descriptor: "a=1 b=" has two entries, the second with an empty value.
 func entries(text string) (all []*commonv3.RateLimitDescriptor_Entry) {
-	for _, field := range strings.FieldsSeq(text) {
+	for field := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(field, "=")
 		all = append(all, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 	}
@@ -21,7 +21,7 @@ func entries(text string) (all []*commonv3.RateLimitDescriptor_Entry) {
 // limitOf reads a limit's descriptor: "a=1 b=x* c" wants a value, a prefix, and any value.
 func limitOf(text string) (l policy.Limit) {
 	l.Name = text
-	for _, field := range strings.FieldsSeq(text) {
+	for field := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(field, "=")
 		prefix := strings.HasSuffix(value, "*")
 		l.Descriptor = append(l.Descriptor, policy.DescriptorEntry{Key: key, Value: strings.TrimSuffix(value, "*"), Prefix: prefix})
