@@ -16,10 +16,7 @@ func (s *Store) Entries(wanted authority.Key) []int {
 			case *logWindow:
 				entries[i] = w.charges.size()
 			case *bucketWindow:
-				entries[i] = len(w.buckets)
-				for _, live := range w.live {
-					entries[i] += len(live)
-				}
+				entries[i] = len(w.buckets) + len(w.live)
 			}
 		}
 	})

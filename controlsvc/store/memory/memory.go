@@ -17,18 +17,20 @@ import (
 
 // Store implements authority.Store.
 type Store struct {
-	now          func() instant.Instant
-	seed         maphash.Seed
-	shards       []shard
-	keysPerShard int
-	evicted      atomic.Int64
-	closed       atomic.Bool
-	workers      workers
+	now     func() instant.Instant
+	seed    maphash.Seed
+	shards  []shard
+	maxKeys int64
+	// keys is how many there are in all shards together.
+	keys    atomic.Int64
+	evicted atomic.Int64
+	closed  atomic.Bool
+	workers workers
 }
 
 var _ authority.Store = (*Store)(nil)
 
-// Fewer keys than this lie in one shard, so that the bound on them is exact.
+// Fewer keys than this lie in one shard, so that of all of them the one goes whose use is longest ago.
 const (
 	shardedFrom = 4096
 	shardCount  = 64
@@ -39,8 +41,8 @@ var errFull = fmt.Errorf("the key holds %d charges, or %d units, within one wind
 
 var errClosed = fmt.Errorf("the memory store is closed: %w", authority.ErrUnavailable)
 
-// New gives an empty store of at most about maxKeys keys (at least one). A key beyond takes the place of an expired one, or
-// else of the one whose use is longest ago, whose charges are forgotten: Evicted counts those.
+// New gives an empty store of at most maxKeys keys (at least one), and one for each shard. A key beyond takes the place of an
+// expired one, or else of the one of its shard whose use is longest ago, whose charges are forgotten: Evicted counts those.
 //
 // now reads the store's clock, best one that does not follow the wall clock's steps. A step back makes charges live longer;
 // a step forward ages them early.
@@ -50,7 +52,7 @@ func New(now func() instant.Instant, maxKeys int) *Store {
 		shards = shardCount
 	}
 	s := &Store{
-		now: now, seed: maphash.MakeSeed(), shards: make([]shard, shards), keysPerShard: max(1, (maxKeys+shards-1)/shards),
+		now: now, seed: maphash.MakeSeed(), shards: make([]shard, shards), maxKeys: int64(max(1, maxKeys)),
 		workers: workers{domains: map[string]*domain{}},
 	}
 	for i := range s.shards {
@@ -63,15 +65,7 @@ func New(now func() instant.Instant, maxKeys int) *Store {
 func (s *Store) Evicted() int64 { return s.evicted.Load() }
 
 // Len is how many keys there are, some of them expired perhaps.
-func (s *Store) Len() int {
-	n := 0
-	for i := range s.shards {
-		s.shards[i].mu.Lock()
-		n += len(s.shards[i].keys)
-		s.shards[i].mu.Unlock()
-	}
-	return n
-}
+func (s *Store) Len() int64 { return s.keys.Load() }
 
 // Reserve implements authority.Store.
 func (s *Store) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {

@@ -16,6 +16,8 @@ type shard struct {
 	// newest and oldest are the ends of the order of use.
 	newest, oldest *key
 	expiring       byExpiry
+	// turns counts the shard's operations.
+	turns uint64
 }
 
 // sweepPerOperation bounds the expired keys that one operation clears away. It is more than the one key that it may add.
@@ -29,7 +31,8 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	now := s.now()
-	shard.sweep(now)
+	s.sweep(shard, now)
+	s.sweepAnother(shard, now)
 	k := shard.keys[idOf(wanted)]
 	switch {
 	case k != nil:
@@ -37,12 +40,13 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 	case !create:
 		return
 	default:
-		if len(shard.keys) >= s.keysPerShard {
-			shard.drop(shard.oldest)
+		if s.keys.Load() >= s.maxKeys && shard.oldest != nil {
+			s.drop(shard, shard.oldest)
 			s.evicted.Add(1)
 		}
 		k = &key{id: idOf(wanted), count: counts[wanted.Algorithm](spread)}
 		shard.keys[k.id] = k
+		s.keys.Add(1)
 		heap.Push(&shard.expiring, k)
 	}
 	shard.linkNewest(k)
@@ -50,26 +54,41 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 	operation(k, now)
 	k.expires = k.count.emptyAt(now)
 	if k.expires <= now {
-		shard.drop(k)
+		s.drop(shard, k)
 		return
 	}
 	heap.Fix(&shard.expiring, k.place)
 }
 
 // sweep drops keys whose last charge has left its window: the expired go before any that is in use.
-func (s *shard) sweep(now instant.Instant) {
+func (s *Store) sweep(shard *shard, now instant.Instant) {
 	for range sweepPerOperation {
-		if len(s.expiring) == 0 || s.expiring[0].expires > now {
+		if len(shard.expiring) == 0 || shard.expiring[0].expires > now {
 			return
 		}
-		s.drop(s.expiring[0])
+		s.drop(shard, shard.expiring[0])
 	}
 }
 
-func (s *shard) drop(k *key) {
-	s.unlink(k)
-	heap.Remove(&s.expiring, k.place)
-	delete(s.keys, k.id)
+// sweepAnother clears away what has expired in a shard that nobody may ask any more, now and then and where it is not in use.
+func (s *Store) sweepAnother(shard *shard, now instant.Instant) {
+	const every = 4
+	if shard.turns++; shard.turns%every > 0 {
+		return
+	}
+	other := &s.shards[shard.turns/every%uint64(len(s.shards))]
+	if other != shard && other.mu.TryLock() {
+		s.sweep(other, now)
+		other.mu.Unlock()
+	}
+}
+
+// drop forgets a key.
+func (s *Store) drop(shard *shard, k *key) {
+	shard.unlink(k)
+	heap.Remove(&shard.expiring, k.place)
+	delete(shard.keys, k.id)
+	s.keys.Add(-1)
 }
 
 func (s *shard) linkNewest(k *key) {

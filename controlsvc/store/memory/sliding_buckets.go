@@ -24,10 +24,10 @@ type bucketWindow struct {
 	units, leased int64
 	// pruned is the index up to which buckets have left. Nothing gets into one of them again, whatever the clock does.
 	pruned int64
-	// live has the grants that may still be settled or cancelled, by call; strict the strict ones of them, oldest first, and
-	// some that are gone.
-	live   map[string][]liveGrant
-	strict []store.Grant
+	// live has the grants that may still be settled or cancelled, the oldest first: those of some workers, and strict of the
+	// strict ones, which are few.
+	live   []liveGrant
+	strict int
 }
 
 // bucket is the units of one bucket; its index counts buckets since 1970. leased is how many of the units leases have.
@@ -97,29 +97,27 @@ func (w *bucketWindow) prune(now instant.Instant) {
 	}
 	w.buckets = slices.Delete(w.buckets, 0, gone)
 	if leases {
-		for call, grants := range w.live {
-			w.keep(call, slices.DeleteFunc(grants, func(l liveGrant) bool { return l.index <= w.pruned }))
+		w.forget(func(l liveGrant) bool { return l.index <= w.pruned })
+	}
+}
+
+// forget takes grants out of the live ones.
+func (w *bucketWindow) forget(gone func(liveGrant) bool) {
+	w.live = slices.DeleteFunc(w.live, func(l liveGrant) bool {
+		if !gone(l) {
+			return false
 		}
-	}
+		if l.grant.Kind == store.Strict {
+			w.strict--
+		}
+		return true
+	})
 }
 
-// keep writes back what is left of a call's grants.
-func (w *bucketWindow) keep(call string, grants []liveGrant) {
-	if len(grants) == 0 {
-		delete(w.live, call)
-		return
-	}
-	w.live[call] = grants
-}
-
-// take removes the live grants of a call that are wanted from their buckets, and gives the last of them.
-func (w *bucketWindow) take(call string, wanted func(store.Grant) bool) (taken liveGrant, found bool) {
-	grants, is := w.live[call]
-	if !is {
-		return liveGrant{}, false
-	}
-	w.keep(call, slices.DeleteFunc(grants, func(l liveGrant) bool {
-		if !wanted(l.grant) {
+// take removes the live grants that are wanted from their buckets, and gives the last of them.
+func (w *bucketWindow) take(wanted func(*store.Grant) bool) (taken liveGrant, found bool) {
+	w.forget(func(l liveGrant) bool {
+		if !wanted(&l.grant) {
 			return false
 		}
 		if l.index > w.pruned {
@@ -127,7 +125,7 @@ func (w *bucketWindow) take(call string, wanted func(store.Grant) bool) (taken l
 			w.add(l.index, -l.grant.Units, -leasedOf(l.grant))
 		}
 		return true
-	}))
+	})
 	return taken, found
 }
 
@@ -140,26 +138,24 @@ func leasedOf(g store.Grant) int64 {
 
 // note makes a grant one that may be settled or cancelled; of too many strict ones it forgets the older.
 func (w *bucketWindow) note(g store.Grant, index int64) {
-	w.live[g.Call] = append(w.live[g.Call], liveGrant{g, index})
+	w.live = append(w.live, liveGrant{g, index})
 	if g.Kind != store.Strict {
 		return
 	}
-	w.strict = append(w.strict, g)
-	if len(w.strict) < store.MostStrict {
+	if w.strict++; w.strict < store.MostStrict {
 		return
 	}
-	w.strict = slices.DeleteFunc(w.strict, func(s store.Grant) bool {
-		at := slices.IndexFunc(w.live[s.Call], func(l liveGrant) bool { return l.grant == s })
-		return at < 0 || w.live[s.Call][at].index <= w.pruned
+	w.forget(func(l liveGrant) bool { return l.index <= w.pruned })
+	if w.strict < store.MostStrict {
+		return
+	}
+	older := w.strict - store.MostStrict/2
+	w.forget(func(l liveGrant) bool {
+		if l.grant.Kind == store.Strict {
+			older--
+		}
+		return l.grant.Kind == store.Strict && older >= 0
 	})
-	if len(w.strict) < store.MostStrict {
-		return
-	}
-	older := len(w.strict) - store.MostStrict/2
-	for _, s := range w.strict[:older] {
-		w.keep(s.Call, slices.DeleteFunc(w.live[s.Call], func(l liveGrant) bool { return l.grant == s }))
-	}
-	w.strict = slices.Delete(w.strict, 0, older)
 }
 
 // spend charges groups of units where they were spent, at most in a bucket.
@@ -236,7 +232,7 @@ func (s *slidingBuckets) window(length time.Duration, now instant.Instant) *buck
 			return w
 		}
 	}
-	w := &bucketWindow{length: length, width: store.BucketWidth(length), live: map[string][]liveGrant{}}
+	w := &bucketWindow{length: length, width: store.BucketWidth(length)}
 	w.pruned = w.edge(now)
 	s.rings = append(s.rings, w)
 	return w
@@ -270,7 +266,7 @@ func (s *slidingBuckets) settle(g store.Grant, _ string, uses []authority.Use, u
 	s.prune(now)
 	groups, kept := store.Divide(g.Units, uses, unused)
 	for _, w := range s.rings {
-		taken, found := w.take(g.Call, func(other store.Grant) bool { return other == g })
+		taken, found := w.take(func(other *store.Grant) bool { return other.Minted == g.Minted && *other == g })
 		if !found {
 			continue
 		}
@@ -285,7 +281,7 @@ func (s *slidingBuckets) settle(g store.Grant, _ string, uses []authority.Use, u
 func (s *slidingBuckets) cancel(call, part string, now instant.Instant) {
 	s.prune(now)
 	for _, w := range s.rings {
-		w.take(call, func(g store.Grant) bool { return part == "" || part == g.Part })
+		w.take(func(g *store.Grant) bool { return call == g.Call && (part == "" || part == g.Part) })
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 
 // slidingLog counts every charge until its score has left the window.
 type slidingLog struct {
-	logs []*logWindow
-	// grants has those that may still be settled or cancelled, by call: nearly always one, and then the younger first.
-	grants map[string]*charge
+	logs   []*logWindow
+	grants grantIndex
 	// number is the last charge's.
 	number uint64
 	random uint64
@@ -23,7 +22,7 @@ type slidingLog struct {
 var _ count = (*slidingLog)(nil)
 
 func newSlidingLog(seed uint64) *slidingLog {
-	return &slidingLog{grants: map[string]*charge{}, random: seed | 1}
+	return &slidingLog{random: seed | 1}
 }
 
 // logWindow is the charges of one key within one window, and those of leases that end later.
@@ -116,21 +115,9 @@ func (l *slidingLog) release(gone *node) {
 
 // forget takes a charge out of the grants.
 func (l *slidingLog) forget(c *charge) {
-	if c.grant == "" {
-		return
+	if c.grant != "" {
+		l.grants.remove(c)
 	}
-	if c.next != nil {
-		c.next.last = c.last
-	}
-	switch {
-	case c.last != nil:
-		c.last.next = c.next
-	case c.next != nil:
-		l.grants[c.call] = c.next
-	default:
-		delete(l.grants, c.call)
-	}
-	c.next, c.last = nil, nil
 }
 
 // add puts a charge into the windows that it has not left.
@@ -145,10 +132,7 @@ func (l *slidingLog) add(c charge, windows []*logWindow, now instant.Instant) {
 		}
 	}
 	if added.held > 0 && added.grant != "" {
-		if added.next = l.grants[added.call]; added.next != nil {
-			added.next.last = added
-		}
-		l.grants[added.call] = added
+		l.grants.add(added)
 	}
 }
 
@@ -190,20 +174,22 @@ func (l *slidingLog) grant(g store.Grant, rates []limit.Rate, end, now instant.I
 			return errFull
 		}
 	}
-	l.add(charge{score: end, units: g.Units, kind: g.Kind, grant: g.Name(), call: g.Call, part: g.Part}, windows, now)
+	name := g.Name()
+	call := name[len("l:"):][:len(g.Call)] // one string is kept, not the caller's too
+	part := name[len("l:")+len(call)+len(":"):][:len(g.Part)]
+	l.add(charge{score: end, units: g.Units, kind: g.Kind, grant: name, call: call, part: part}, windows, now)
 	return nil
 }
 
 // settle implements count.
 func (l *slidingLog) settle(g store.Grant, name string, uses []authority.Use, unused int64, now instant.Instant) {
 	l.prune(now)
-	whole := l.grants[g.Call]
-	for whole != nil && whole.grant != name {
-		whole = whole.next
-	}
-	if whole == nil {
+	granted := l.grants.of(g.Call)
+	at := slices.IndexFunc(granted, func(c *charge) bool { return c.grant == name })
+	if at < 0 {
 		return
 	}
+	whole := granted[at]
 	windows := l.take(whole)
 	groups, kept := store.Divide(whole.units, uses, unused)
 	for _, used := range groups {
@@ -217,12 +203,10 @@ func (l *slidingLog) settle(g store.Grant, name string, uses []authority.Use, un
 // cancel implements count.
 func (l *slidingLog) cancel(call, part string, now instant.Instant) {
 	l.prune(now)
-	for granted := l.grants[call]; granted != nil; {
-		next := granted.next
+	for _, granted := range l.grants.of(call) {
 		if part == "" || part == granted.part {
 			l.take(granted)
 		}
-		granted = next
 	}
 }
 
