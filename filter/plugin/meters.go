@@ -36,7 +36,7 @@ var names = [...]string{
 	"sluice.requests", "sluice.admitted", "sluice.admitted.fallback", "sluice.no_policy", "sluice.left",
 	"sluice.denied.policy", "sluice.denied.store", "sluice.denied.denial", "sluice.denied.log", "sluice.denied.fallback",
 	"sluice.denied.lease", "sluice.denied.count",
-	"sluice.calls", "sluice.failures", "sluice.abandoned", "sluice.surplus", "sluice.dropped_reports",
+	"sluice.calls", "sluice.failures", "sluice.abandoned", "sluice.surplus", "sluice.dropped_reports", "sluice.held",
 }
 
 const counters = len(names)
@@ -46,7 +46,7 @@ func (m *meters) values(c *control.Counts) [counters]int64 {
 	return [counters]int64{
 		m.requests, m.admitted, m.fallback, m.noPolicy, m.left,
 		d[deniedByPolicy], d[deniedByStore], d[deniedByDenial], d[deniedByLog], d[deniedByFallback], d[deniedByLease], d[deniedByCount],
-		c.Calls, c.Failures, c.Abandoned, c.Surplus, c.Dropped,
+		c.Calls, c.Failures, c.Abandoned, c.Surplus, c.Dropped, c.Held,
 	}
 }
 

@@ -104,7 +104,7 @@ func TestDemo(t *testing.T) {
 	}
 	t.Log(p.Output())
 	for _, want := range []string{
-		"acme", "globex", "initech", "POST /v1/reports", "of 100/s", "of 10/s", "of 600/m",
+		"acme", "globex", "initech", "POST /v1/reports", "POST /v1/orders", "of 5/s", "of 100/s", "of 10/s", "of 600/m",
 		"decided without a call:", "Every window held",
 	} {
 		if !strings.Contains(p.Output(), want) {

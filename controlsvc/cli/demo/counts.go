@@ -12,6 +12,8 @@ type counts struct {
 	requests, onTheSpot, calls int64
 	// fallback are requests let through while the service did not answer.
 	fallback int64
+	// held are requests that waited for a unit, under a limit with max_wait.
+	held int64
 }
 
 // askedDenials end the names of the counters of denials that took a call.
@@ -22,6 +24,7 @@ func countsOf(stats map[string]int64) counts {
 		requests: stats[filterPrefix+"requests"],
 		calls:    stats[filterPrefix+"calls"],
 		fallback: stats[filterPrefix+"admitted.fallback"],
+		held:     stats[filterPrefix+"held"],
 	}
 	for name, n := range stats {
 		short, _ := strings.CutPrefix(name, filterPrefix)
@@ -33,9 +36,9 @@ func countsOf(stats map[string]int64) counts {
 }
 
 func (c counts) add(d counts) counts {
-	return counts{c.requests + d.requests, c.onTheSpot + d.onTheSpot, c.calls + d.calls, c.fallback + d.fallback}
+	return counts{c.requests + d.requests, c.onTheSpot + d.onTheSpot, c.calls + d.calls, c.fallback + d.fallback, c.held + d.held}
 }
 
 func (c counts) since(base counts) counts {
-	return counts{c.requests - base.requests, c.onTheSpot - base.onTheSpot, c.calls - base.calls, c.fallback - base.fallback}
+	return counts{c.requests - base.requests, c.onTheSpot - base.onTheSpot, c.calls - base.calls, c.fallback - base.fallback, c.held - base.held}
 }

@@ -38,15 +38,18 @@ func TestTable(t *testing.T) {
 	for i := range 7 {
 		tally.observe(at(reports, 1+float64(i)/10, 200))
 	}
-	tally.saw = counts{requests: 159, onTheSpot: 50, calls: 80}
+	tally.observe(at(orders, 1, 200))
+	tally.saw = counts{requests: 160, onTheSpot: 50, calls: 80, held: 4}
 	const want = `
 after 2.5 s                       sent  admitted    denied       p50       p99   worst window
 acme                               150       100        50    1.0 ms    1.0 ms   100 of 100/s
-globex                               1         1         0    1.0 ms    1.0 ms   1 of 100/s
+globex                               2         2         0    1.0 ms    1.0 ms   2 of 100/s
 initech                              8         8         0    1.0 ms    1.0 ms   8 of 100/s
   of these, POST /v1/reports         7         7         0    1.0 ms    1.0 ms   7 of 10/s, 7 of 600/m
-all                                159       109        50    1.0 ms    1.0 ms
-decided without a call: 31.4 %; calls of the service per request: 0.50
+  of globex, POST /v1/orders         1         1         0    1.0 ms    1.0 ms   1 of 5/s
+all                                160       110        50    1.0 ms    1.0 ms
+decided without a call: 31.2 %; calls of the service per request: 0.50
+held until a unit was free, instead of denied: 4
 `
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), tally.table()); diff != "" {
 		t.Error(diff)
@@ -104,9 +107,9 @@ func TestCounts(t *testing.T) {
 	got := countsOf(map[string]int64{
 		"wasmcustom.sluice.requests": 100, "wasmcustom.sluice.admitted": 40, "wasmcustom.sluice.admitted.fallback": 3,
 		"wasmcustom.sluice.denied.store": 10, "wasmcustom.sluice.denied.denial": 30, "wasmcustom.sluice.denied.log": 20,
-		"wasmcustom.sluice.calls": 45,
+		"wasmcustom.sluice.calls": 45, "wasmcustom.sluice.held": 2,
 	})
-	if want := (counts{requests: 100, onTheSpot: 50, calls: 45, fallback: 3}); got != want {
+	if want := (counts{requests: 100, onTheSpot: 50, calls: 45, fallback: 3, held: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

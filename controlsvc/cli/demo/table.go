@@ -29,6 +29,9 @@ func (t *tally) table() string {
 		fmt.Fprintf(&b, "decided without a call: %.1f %%; calls of the service per request: %.2f\n",
 			100*float64(t.saw.onTheSpot)/float64(t.saw.requests), float64(t.saw.calls)/float64(t.saw.requests))
 	}
+	if t.saw.held > 0 {
+		fmt.Fprintf(&b, "held until a unit was free, instead of denied: %d\n", t.saw.held)
+	}
 	if t.saw.fallback > 0 {
 		fmt.Fprintf(&b, "let through without the service, which did not answer in time: %d\n", t.saw.fallback)
 	}

@@ -13,12 +13,13 @@ import (
 	"sluice/testharness/oracle"
 )
 
-// The traffic: acme far over its limit, the other two below theirs.
+// The traffic: acme far over its limit, the other two below theirs but for globex's orders, which come a little too fast.
 const (
 	acmePerSecond    = 500
 	globexPerSecond  = 50
 	initechPerSecond = 30
 	reportsPerSecond = 4
+	ordersPerSecond  = 6
 )
 
 // The flows, in the order of traffic.
@@ -27,6 +28,7 @@ const (
 	globex
 	initech
 	reports
+	orders
 )
 
 func traffic(seed uint64) []load.Flow {
@@ -43,6 +45,7 @@ func traffic(seed uint64) []load.Flow {
 		globex:  flow("globex", http.MethodGet, "/", globexPerSecond, globex),
 		initech: flow("initech", http.MethodGet, "/", initechPerSecond, initech),
 		reports: flow("initech", http.MethodPost, "/v1/reports", reportsPerSecond, reports),
+		orders:  flow("globex", http.MethodPost, "/v1/orders", ordersPerSecond, orders),
 	}
 }
 
@@ -76,10 +79,12 @@ func newTally() *tally {
 	t.rows = []*row{
 		acme: tenant("acme"), globex: tenant("globex"), initech: tenant("initech"),
 		reports: newRow("  of these, POST /v1/reports", append(second(10), oracle.Rate{Units: 600, Window: time.Minute})),
+		orders:  newRow("  of globex, POST /v1/orders", second(5)),
 	}
 	t.of = [][]*row{
 		acme: {t.rows[acme]}, globex: {t.rows[globex]}, initech: {t.rows[initech]},
 		reports: {t.rows[initech], t.rows[reports]},
+		orders:  {t.rows[globex], t.rows[orders]},
 	}
 	return t
 }
