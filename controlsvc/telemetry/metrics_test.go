@@ -16,8 +16,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store/memory"
 	"sluice/controlsvc/telemetry"
 	"sluice/shared/instant"
+	"sluice/shared/limit"
 	"sluice/shared/policy"
 )
 
@@ -159,6 +161,25 @@ func TestStoreIsMeasured(t *testing.T) {
 			`sluice_store_errors_total{operation="`+operation+`"} `+strconv.Itoa(failed),
 		)
 	}
+}
+
+// A store that may be too small for its keys says how many it has, and how many had to go.
+func TestBoundedStoreIsCounted(t *testing.T) {
+	m := telemetry.NewMetrics()
+	clock := func() instant.Instant { return 1 }
+	s := m.Store(memory.New(clock, 2), clock)
+	for i := range 5 {
+		out := s.Reserve(t.Context(), []authority.Reserve{{
+			Key: authority.Key{
+				Name: strconv.Itoa(i), Algorithm: limit.SlidingLog, Rates: []limit.Rate{{Units: 1, Window: time.Minute}},
+			},
+			Call: "call", Want: 1, Min: 1,
+		}})
+		if out[0].Err != nil {
+			t.Fatal(out[0].Err)
+		}
+	}
+	contain(t, scrape(t, m), `sluice_memory_keys 2`, `sluice_memory_evicted_keys_total 3`)
 }
 
 func TestLogger(t *testing.T) {

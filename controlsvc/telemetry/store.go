@@ -24,8 +24,28 @@ type measured struct {
 	reserve, settle, cancel, record, peek, reset, connected, ping operation
 }
 
-// Store gives the store with its calls measured, by a clock that never steps back.
+// Bounded is a store that has room for so many keys, and forgets the one used longest ago where another one comes.
+type Bounded interface {
+	// Len is how many keys there are.
+	Len() int64
+	// Evicted is how many were forgotten that still counted.
+	Evicted() int64
+}
+
+// Store gives the store with its calls measured, by a clock that never steps back. Where the store is Bounded its keys are
+// counted too; that may be once.
 func (m *Metrics) Store(store authority.Store, now func() instant.Instant) authority.Store {
+	if bounded, is := store.(Bounded); is {
+		m.registry.MustRegister(
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "sluice_memory_keys", Help: "Keys in the memory store.",
+			}, func() float64 { return float64(bounded.Len()) }),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "sluice_memory_evicted_keys_total",
+				Help: "Keys that the memory store forgot, with what was spent of them, to make room for others.",
+			}, func() float64 { return float64(bounded.Evicted()) }),
+		)
+	}
 	of := func(name string) operation {
 		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name)}
 	}
