@@ -21,6 +21,9 @@ type decoder struct {
 	anchors map[string]*ast.AnchorNode
 	// responses are the different ones so far; the first is the policy's own.
 	responses []policy.Response
+	tiers     tiers
+	// built is the policy as far as it has been read: its identities.
+	built *policy.Policy
 	// visited counts the values that were read; stopped says that no more should be.
 	visited int
 	stopped bool

@@ -14,16 +14,13 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 	if !ok {
 		return nil
 	}
-	names := make([]string, 0, len(identities))
-	for name := range identities {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := sortedNames(identities)
 	limits := make([]policy.Limit, 0, len(list))
 	lines := make(map[string]int)
 	for _, v := range list {
 		f, ok := d.fields(v, "a limit with name, key and rates",
-			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost", "response")
+			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost", "response",
+			"plans", "overrides", "shadow", "allow", "block")
 		if !ok {
 			continue
 		}
@@ -42,9 +39,7 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 		if v, ok := f["key"]; ok {
 			l.Key = d.key(v, identities, names)
 		}
-		if v, ok := f["rates"]; ok {
-			l.Rates = d.rates(v)
-		}
+		d.rules(&l, f, identities)
 		d.behaviour(&l, f)
 		d.spending(&l, f)
 		if v, ok := f["response"]; ok {
@@ -119,7 +114,7 @@ func (d *decoder) rates(v value) []limit.Rate {
 
 // behaviour reads how a limit counts, and what it does when nobody answers.
 func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
-	l.Algorithm = limit.Auto(l.Rates)
+	l.Algorithm = limit.Auto(everyRate(l))
 	if v, ok := f["algorithm"]; ok {
 		text := d.word(v, "an algorithm", limit.SlidingLog.String(), limit.SlidingBuckets.String(), "auto")
 		if algorithm, ok := limit.ParseAlgorithm(text); ok {
@@ -150,17 +145,8 @@ func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 	if !ok {
 		return
 	}
-	cost, ok := d.number(v, 1, policy.MaxCost)
-	if !ok || cost == 1 {
-		return // a policy that says 1 and one that says nothing are the same
-	}
-	l.Cost = int64(cost)
-	for _, rate := range l.Rates {
-		if l.Cost > rate.Units {
-			d.fail(v, "is %d, more than %s ever admits", cost, rate)
-			return
-		}
-	}
+	d.cost(l, v)
+	d.checkCost(v, l)
 }
 
 // planned are words that a policy will be able to use.

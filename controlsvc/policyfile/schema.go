@@ -4,8 +4,10 @@ import "sluice/shared/policy"
 
 // policy reads the document.
 func (d *decoder) policy(v value) *policy.Policy {
-	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "hash_key", "identities", "limits!", "response", "header_style")
+	f, _ := d.fields(v, "a policy with domain, identities and limits", "domain!", "hash_key", "identities", "limits!", "response", "header_style",
+		"plans", "allow", "block", "shadow_header")
 	p := &policy.Policy{}
+	d.built = p
 	if v, ok := f["domain"]; ok {
 		p.Domain = d.name(v, "the domain's name")
 	}
@@ -19,6 +21,18 @@ func (d *decoder) policy(v value) *policy.Policy {
 	}
 	if v, ok := f["header_style"]; ok {
 		p.FieldStyles = d.fieldStyles(v)
+	}
+	if v, ok := f["plans"]; ok {
+		d.readTiers(v, identities)
+	}
+	if v, ok := f["allow"]; ok {
+		p.Allow = d.lists(v, identities)
+	}
+	if v, ok := f["block"]; ok {
+		p.Block = d.lists(v, identities)
+	}
+	if v, ok := f["shadow_header"]; ok {
+		p.ShadowHeader = d.truth(v, "whether clients are told which limits in shadow would have denied them")
 	}
 	var said policy.Response
 	if v, ok := f["response"]; ok {

@@ -12,6 +12,10 @@ type meters struct {
 	requests, admitted, noPolicy, left int64
 	denied                             [deniedKinds]int64
 	fallback                           int64
+	// allowed requests were not under a limit, or any, because of an allow list.
+	allowed int64
+	// shadowAdmitted and shadowDenied are verdicts of limits in shadow.
+	shadowAdmitted, shadowDenied int64
 
 	counters [counters]host.Metric
 	told     [counters]int64
@@ -28,6 +32,7 @@ const (
 	deniedByFallback
 	deniedByLease
 	deniedByCount
+	deniedByBlock
 	deniedKinds
 )
 
@@ -35,7 +40,8 @@ const (
 var names = [...]string{
 	"sluice.requests", "sluice.admitted", "sluice.admitted.fallback", "sluice.no_policy", "sluice.left",
 	"sluice.denied.policy", "sluice.denied.store", "sluice.denied.denial", "sluice.denied.log", "sluice.denied.fallback",
-	"sluice.denied.lease", "sluice.denied.count",
+	"sluice.denied.lease", "sluice.denied.count", "sluice.denied.block",
+	"sluice.allowed", "sluice.shadow.admitted", "sluice.shadow.denied",
 	"sluice.calls", "sluice.failures", "sluice.abandoned", "sluice.surplus", "sluice.dropped_reports", "sluice.held",
 }
 
@@ -46,6 +52,8 @@ func (m *meters) values(c *control.Counts) [counters]int64 {
 	return [counters]int64{
 		m.requests, m.admitted, m.fallback, m.noPolicy, m.left,
 		d[deniedByPolicy], d[deniedByStore], d[deniedByDenial], d[deniedByLog], d[deniedByFallback], d[deniedByLease], d[deniedByCount],
+		d[deniedByBlock],
+		m.allowed, m.shadowAdmitted, m.shadowDenied,
 		c.Calls, c.Failures, c.Abandoned, c.Surplus, c.Dropped, c.Held,
 	}
 }
@@ -81,7 +89,19 @@ func (m *meters) decided(out admission.Output) {
 		m.denied[deniedByLease]++
 	case admission.FromCount:
 		m.denied[deniedByCount]++
+	case admission.FromBlock:
+		m.denied[deniedByBlock]++
 	}
+}
+
+// shadowed counts a verdict of a limit in shadow, and says whether that denied. While the service is away it never does.
+func (m *meters) shadowed(out admission.Output) bool {
+	if out.Verdict == admission.Deny && out.Source != admission.FromFallback {
+		m.shadowDenied++
+		return true
+	}
+	m.shadowAdmitted++
+	return false
 }
 
 func (m *meters) publish(proxy host.Proxy, c *control.Counts, keys int) {

@@ -37,6 +37,9 @@ type Plugin struct {
 	latest   *latest
 
 	streams host.Streams[stream]
+	// shadows wait to be decided before the callback returns; asking are those for which the store is asked.
+	shadows []shadow
+	asking  map[*control.Request]struct{}
 
 	// Space that is used again by every request.
 	bounds  []policy.Bound
@@ -51,7 +54,10 @@ type Plugin struct {
 type stream struct {
 	request control.Request
 	limits  []*ratefields.Limit
-	grpc    bool
+	// shadows are the limits in shadow, to be decided when it is admitted; shadowed names those that would have denied it.
+	shadows  []shadow
+	shadowed string
+	grpc     bool
 	// seen says that RequestHeaders is through with it: from then on the proxy is told of a decision by a call.
 	seen    bool
 	decided bool
@@ -62,7 +68,7 @@ type stream struct {
 func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
 
 func newPlugin(proxy host.Proxy) *Plugin {
-	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}}
+	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, asking: map[*control.Request]struct{}{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
 	p.addToResponse = proxy.AddResponseHeader
 	return p
@@ -97,6 +103,7 @@ func (p *Plugin) Tick() {
 		return
 	}
 	p.client.Tick()
+	p.decideShadows()
 	p.nextTick = p.proxy.Now().Add(p.tick)
 	if p.busy && p.tick != p.usualTick() {
 		p.setTick(p.usualTick())
@@ -110,6 +117,7 @@ func (p *Plugin) Tick() {
 func (p *Plugin) CallEnded(call host.CallID, reply host.Reply) {
 	if p.client != nil {
 		p.client.CallEnded(call, reply)
+		p.decideShadows()
 		p.tickInTime()
 	}
 }
@@ -144,20 +152,50 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	}
 	now := p.proxy.Now()
 	p.client.Release(now)
+	p.decideShadows()
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
 		return host.Proceed
 	}
-	s := p.newStream(id)
+	action := p.decide(now, p.newStream(id))
+	p.decideShadows()
+	return action
+}
+
+// gather makes the bounds of a request what is to be decided; false where it is blocked.
+func (p *Plugin) gather(now instant.Instant, s *stream) bool {
 	p.bound, p.demands = p.bound[:0], p.demands[:0]
+	allowed := int64(0)
 	for i := range p.bounds {
 		b := &p.bounds[i]
+		switch b.Listed {
+		case policy.Blocked:
+			if b.Limit >= 0 {
+				s.limits = append(s.limits, p.keys.tables[b.Limit].told[0])
+			}
+			return false
+		case policy.Allowed:
+			allowed = 1
+			continue
+		}
 		e := p.keys.get(now, b)
+		if b.Rule.Shadow {
+			s.shadows = append(s.shadows, shadow{s.request.Stream, b.Rule.Limit.Name, e.key, b.Cost})
+			continue
+		}
 		s.limits = append(s.limits, e.told)
-		k := e.key
-		p.bound = append(p.bound, k)
-		p.demands = append(p.demands, k.Demand(b.Cost))
+		p.bound = append(p.bound, e.key)
+		p.demands = append(p.demands, e.key.Demand(b.Cost))
+	}
+	p.meters.allowed += allowed
+	return true
+}
+
+func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
+	if !p.gather(now, s) {
+		s.grpc = p.isGRPC()
+		return p.conclude(s, admission.Blocked(len(s.limits)-1))
 	}
 	in := p.client.Input(p.demands)
 	in.Since = now
@@ -228,6 +266,11 @@ func (p *Plugin) isGRPC() bool {
 
 // Decided ends a pause.
 func (p *Plugin) Decided(_ instant.Instant, r *control.Request, out admission.Output) {
+	if _, is := p.asking[r]; is {
+		delete(p.asking, r)
+		p.meters.shadowed(out)
+		return
+	}
 	s := p.streams.Get(r.Stream)
 	if s == nil || &s.request != r {
 		return
@@ -247,6 +290,7 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 	p.meters.decided(out)
 	if out.Verdict == admission.Admit {
 		s.out = out
+		p.shadows = append(p.shadows, s.shadows...)
 		return host.Proceed
 	}
 	out.RetryAfter += ratefields.Jitter(s.limits, out, p.proxy.Random)
@@ -281,6 +325,9 @@ func (p *Plugin) ResponseHeaders(id host.ContextID) {
 		return
 	}
 	ratefields.Each(s.limits, s.out, p.addToResponse)
+	if s.shadowed != "" {
+		p.addToResponse(shadowHeader, s.shadowed)
+	}
 	p.dropStream(id)
 }
 
@@ -313,7 +360,8 @@ func (p *Plugin) dropStream(id host.ContextID) {
 	for i := range s.limits {
 		s.limits[i] = nil
 	}
-	*s = stream{limits: s.limits[:0]}
+	clear(s.shadows)
+	*s = stream{limits: s.limits[:0], shadows: s.shadows[:0]}
 	p.streams.Remove(id)
 }
 

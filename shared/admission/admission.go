@@ -76,6 +76,8 @@ const (
 	FromCount
 	// FromFallback: the service is away, and on_unavailable decided.
 	FromFallback
+	// FromBlock: the caller is on a block list.
+	FromBlock
 )
 
 // String gives the source's name in metrics and headers.
@@ -95,6 +97,8 @@ func (s Source) String() string {
 		return "count"
 	case FromFallback:
 		return "fallback"
+	case FromBlock:
+		return "block"
 	}
 	return "unknown"
 }
@@ -116,6 +120,12 @@ type Output struct {
 	Never      bool
 	// Unavailable says that the request was denied because the service is away, not because it is over a limit.
 	Unavailable bool
+}
+
+// Blocked is what becomes of a request that a block list names: of the limit with that index among those told to the
+// client, or of the whole policy, -1.
+func Blocked(demand int) Output {
+	return Output{Verdict: Deny, Source: FromBlock, Demand: demand, Never: true}
 }
 
 // unavailableRetry is what a client is told to wait where a limit denies while the service is away.

@@ -86,7 +86,8 @@ func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	return dst
 }
 
-// plan gives the name of the request's plan; empty where it says none. A name stands in a value as it is.
+// plan gives the name of the request's plan; empty where it says none. A name stands in a value as it is, and may be the
+// default.
 func (b *binding) plan(l *Limit) string {
 	if len(l.Plans) == 0 {
 		return ""
@@ -95,7 +96,7 @@ func (b *binding) plan(l *Limit) string {
 	if !v.read {
 		b.read(l.PlanBy, v)
 	}
-	return v.escaped
+	return unmarked(v.escaped)
 }
 
 // value is what is known of an identity's value.

@@ -11,9 +11,11 @@ import (
 const (
 	StatusTooManyRequests    = 429
 	StatusServiceUnavailable = 503
-	// GRPCResourceExhausted and GRPCUnavailable are the same denials to a gRPC client.
+	StatusForbidden          = 403
+	// GRPCResourceExhausted, GRPCUnavailable and GRPCPermissionDenied are the same denials to a gRPC client.
 	GRPCResourceExhausted = 8
 	GRPCUnavailable       = 14
+	GRPCPermissionDenied  = 7
 )
 
 // responseTo gives what the limit that denies says of its denials.
@@ -24,10 +26,13 @@ func responseTo(limits []*Limit, out admission.Output) *policy.Response {
 	return limits[out.Demand].response
 }
 
-// Status gives a denial's HTTP and gRPC status: over a limit, or undecided while the service is away.
+// Status gives a denial's HTTP and gRPC status: over a limit, blocked, or undecided while the service is away.
 func Status(limits []*Limit, out admission.Output) (http, grpc int) {
-	if out.Unavailable {
+	switch {
+	case out.Unavailable:
 		return StatusServiceUnavailable, GRPCUnavailable
+	case out.Source == admission.FromBlock:
+		return StatusForbidden, GRPCPermissionDenied
 	}
 	if status := responseTo(limits, out).Status; status != 0 {
 		return int(status), GRPCResourceExhausted
@@ -49,6 +54,8 @@ func Message(out admission.Output) string {
 	switch {
 	case out.Unavailable:
 		return "The rate limit could not be checked. Retry in " + decimal(RetryAfter(out)) + " s."
+	case out.Source == admission.FromBlock:
+		return "The request is blocked."
 	case out.Never:
 		return "The request costs more than its limit of " + out.Rate.String() + " holds."
 	}
@@ -58,6 +65,7 @@ func Message(out admission.Output) string {
 // defaultBody is what a denial says where the policy does not: retry_after is null where no wait helps.
 const (
 	defaultBody     = `{"error":"rate_limited","message":"{{message}}","limit":"{{limit}}","retry_after":{{retry_after}}}` + "\n"
+	blockedBody     = `{"error":"blocked","message":"{{message}}","limit":"{{limit}}","retry_after":{{retry_after}}}` + "\n"
 	unavailableBody = `{"error":"rate_limit_unavailable","message":"{{message}}","limit":"{{limit}}","retry_after":{{retry_after}}}` + "\n"
 )
 
@@ -67,8 +75,11 @@ func Body(limits []*Limit, out admission.Output) (text, contentType string) {
 	template, isJSON := r.Body, r.JSON
 	if template == "" {
 		template, isJSON = defaultBody, true
-		if out.Unavailable {
+		switch {
+		case out.Unavailable:
 			template = unavailableBody
+		case out.Source == admission.FromBlock:
+			template = blockedBody
 		}
 	}
 	contentType = "text/plain; charset=utf-8"

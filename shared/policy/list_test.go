@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// holdsNaively is List.holds, obviously.
+func holdsNaively(l *List, escaped string) bool {
+	if slices.Contains(l.Values, escaped) {
+		return true
+	}
+	address, err := netip.ParseAddr(escaped)
+	return err == nil && slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+func drawAddress(t *rapid.T) netip.Addr {
+	few := func(label string) byte { return rapid.SampledFrom([]byte{0, 1, 127, 128, 255}).Draw(t, label) }
+	if rapid.Bool().Draw(t, "v4") {
+		return netip.AddrFrom4([4]byte{few("a"), few("b"), few("c"), few("d")})
+	}
+	return netip.AddrFrom16([16]byte{0x20, 1, few("a"), few("b"), 15: few("c")})
+}
+
+func TestListsHoldWhatTheyShould(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := List{Values: rapid.SliceOfNDistinct(rapid.StringMatching(`[a-c.]{1,3}|10\.0\.0\.1`), 0, 5, rapid.ID[string]).Draw(t, "values")}
+		slices.Sort(l.Values)
+		for range rapid.IntRange(0, 8).Draw(t, "prefixes") {
+			a := drawAddress(t)
+			p, err := a.Prefix(rapid.IntRange(0, a.BitLen()).Draw(t, "bits"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(l.Prefixes, p.Overlaps) {
+				l.Prefixes = append(l.Prefixes, p)
+			}
+		}
+		slices.SortFunc(l.Prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+		if bad := checkList(&l, 1); bad != nil {
+			t.Fatalf("%v", bad)
+		}
+		for range 10 {
+			value := rapid.OneOf(
+				rapid.Custom(func(t *rapid.T) string { return drawAddress(t).String() }),
+				rapid.StringMatching(`[a-c.]{1,3}|%|[0-9a-f:.%]{1,20}`),
+			).Draw(t, "value")
+			if got, want := l.holds(value), holdsNaively(&l, value); got != want {
+				t.Fatalf("%q is on %v: %v, want %v", value, l, got, want)
+			}
+		}
+	})
+}
+
+func BenchmarkLists(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		var l List
+		for i := range n {
+			l.Values = append(l.Values, "tenant-"+strconv.Itoa(i))
+			l.Prefixes = append(l.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24))
+		}
+		slices.Sort(l.Values)
+		for _, value := range []string{"tenant-77777", "10.3.4.5", "192.0.2.1"} {
+			b.Run(value+"/"+strconv.Itoa(n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					l.holds(value)
+				}
+			})
+		}
+	}
+}
