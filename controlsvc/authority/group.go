@@ -119,7 +119,7 @@ func (m *member) fail(result *wire.AskResult) {
 func (m *member) state(result *wire.AskResult) {
 	s := m.reserved.State
 	result.Limit, result.Window, result.Reset = s.Rate.Units, s.Rate.Window, s.Reset
-	result.Remaining = max(0, min(s.Remaining+m.surplus, s.Rate.Units))
+	result.Remaining = max(0, min(s.Remaining+m.surplus, s.Rate.Most()))
 }
 
 func (m *member) deny(result *wire.AskResult) {

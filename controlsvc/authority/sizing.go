@@ -91,13 +91,13 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 	workers := k.workers(now, worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
 	horizon := min(rate.Window/horizonShare, maxHorizon)
-	if free > rate.Units/scarceShare {
+	if free > rate.Most()/scarceShare {
 		want := min(paused+ahead, free/(2*workers))
 		want -= want % cost
 		if want <= paused {
 			return strict
 		}
-		headroom := min(1, 2*float64(free)/float64(rate.Units))
+		headroom := min(1, 2*float64(free)/float64(rate.Most()))
 		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
 		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
 	}
@@ -150,7 +150,7 @@ func (k *sized) free(now instant.Instant, rates []limit.Rate) (limit.Rate, int64
 		}
 	}
 	if !k.known || now.Sub(k.at) >= rate.Window {
-		return rate, rate.Units
+		return rate, rate.Most()
 	}
-	return rate, min(k.state.Remaining, rate.Units)
+	return rate, min(k.state.Remaining, rate.Most())
 }

@@ -19,7 +19,7 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 	lines := make(map[string]int)
 	for _, v := range list {
 		f, ok := d.fields(v, "a limit with name, key and rates",
-			"name!", "match", "key!", "rates!", "algorithm", "mode", "on_unavailable", "max_wait", "cost", "response",
+			"name!", "match", "key!", "rates!", "algorithm", "burst", "mode", "on_unavailable", "max_wait", "cost", "response",
 			"plans", "overrides", "shadow", "allow", "block")
 		if !ok {
 			continue
@@ -116,10 +116,14 @@ func (d *decoder) rates(v value) []limit.Rate {
 func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
 	l.Algorithm = limit.Auto(everyRate(l))
 	if v, ok := f["algorithm"]; ok {
-		text := d.word(v, "an algorithm", limit.SlidingLog.String(), limit.SlidingBuckets.String(), "auto")
+		text := d.word(v, "an algorithm", limit.SlidingLog.String(), limit.SlidingBuckets.String(), "auto",
+			limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String())
 		if algorithm, ok := limit.ParseAlgorithm(text); ok {
 			l.Algorithm = algorithm
 		}
+	}
+	if v, ok := f["burst"]; ok {
+		d.burst(v, l)
 	}
 	if v, ok := f["mode"]; ok {
 		if text := d.word(v, "a mode", "lease", "strict", "async"); text != "" {
@@ -149,9 +153,26 @@ func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 	d.checkCost(v, l)
 }
 
-// planned are words that a policy will be able to use.
-var planned = []string{
-	limit.SlidingWindowCounter.String(), limit.FixedWindow.String(), limit.TokenBucket.String(),
+// burst reads what a token bucket holds. Of several rates it would not be clear whose it is.
+func (d *decoder) burst(v value, l *policy.Limit) {
+	n, ok := d.number(v, 1, limit.MaxUnits)
+	switch {
+	case !ok || len(l.Rates) == 0:
+	case l.Algorithm != limit.TokenBucket:
+		d.fail(v, "is what a bucket holds, want it under algorithm %s only, not %s", limit.TokenBucket, l.Algorithm)
+	case len(l.Rates) > 1:
+		d.fail(v, "is of %d rates, want one", len(l.Rates))
+	default:
+		rate := l.Rates[0]
+		if rate.Burst = int64(n); rate.Burst == rate.Units {
+			return // a policy that says so and one that says nothing are the same
+		}
+		if !rate.ValidBurst() {
+			d.fail(v, "is %d, want at most what flows in at %s within %s", n, rate, limit.MaxWindow)
+			return
+		}
+		l.Rates[0] = rate
+	}
 }
 
 // word reads one of a few words; empty after an error.
@@ -162,8 +183,6 @@ func (d *decoder) word(v value, want string, words ...string) string {
 		return ""
 	case slices.Contains(words, text):
 		return text
-	case slices.Contains(planned, text):
-		d.fail(v, "%s is not supported yet, want %s", quote(text), strings.Join(words, " or "))
 	default:
 		d.fail(v, "%s is not %s, %s", quote(text), want, suggest(text, words))
 	}

@@ -84,6 +84,10 @@ func TestEverySpelling(t *testing.T) {
 			Name: "c", Match: policy.Match{PathPrefix: "/"}, Rates: day,
 			Algorithm: limit.SlidingLog, Mode: limit.Async, OnUnavailable: limit.Local,
 		},
+		policy.Limit{
+			Name: "d", Rates: []limit.Rate{{Units: 10, Window: time.Second, Burst: 20}},
+			Algorithm: limit.TokenBucket, Mode: limit.Lease, OnUnavailable: limit.Local,
+		},
 	)
 	for name, edit := range map[string]func([]byte) []byte{
 		"as it is":          func(b []byte) []byte { return b },

@@ -308,7 +308,7 @@ func (d *decoder) units(v value) int64 {
 // checkCost looks whether a request of the usual cost can be admitted at all, whatever holds for its key.
 func (d *decoder) checkCost(v value, l *policy.Limit) {
 	for _, rate := range everyRate(l) {
-		if l.Cost > rate.Units {
+		if l.Cost > rate.Most() {
 			d.fail(v, "is %d, more than %s ever admits", l.Cost, rate)
 			return
 		}

@@ -20,6 +20,9 @@ const (
 	MaxUses = 1 << 16
 	// MaxCharges is how many charges one key may hold in one window; a grant beyond is refused with an error.
 	MaxCharges = 1 << 20
+	// MaxWindows is how many windows of one length have a count at the same time: the current one, and those in which a
+	// lease will start.
+	MaxWindows = 512
 	// MaxHeld bounds the units that one key may hold in one window, so that their sum is exact in a double.
 	MaxHeld = 1 << 52
 	// MaxAhead bounds a ttl and a horizon.
@@ -31,7 +34,9 @@ const (
 )
 
 // algorithms are those that every store has.
-var algorithms = [...]limit.Algorithm{limit.SlidingLog, limit.SlidingBuckets}
+var algorithms = [...]limit.Algorithm{
+	limit.SlidingLog, limit.SlidingBuckets, limit.SlidingWindowCounter, limit.FixedWindow, limit.TokenBucket,
+}
 
 // CheckReserve says what is wrong with a reserve, if anything.
 func CheckReserve(r authority.Reserve) error {
@@ -134,14 +139,14 @@ func CheckKey(k authority.Key) error {
 	return nil
 }
 
-// checkBurst says what is wrong with a rate's burst, if anything. A bucket is full again within the longest window.
+// checkBurst says what is wrong with a rate's burst, if anything.
 func checkBurst(algorithm limit.Algorithm, r limit.Rate) error {
 	switch {
 	case r.Burst == 0:
 		return nil
 	case algorithm != limit.TokenBucket:
 		return fmt.Errorf("burst of %d: %v has none", r.Burst, algorithm)
-	case r.Burst < 0 || r.Burst > limit.MaxUnits || float64(r.Burst)*float64(r.Window) > float64(r.Units)*float64(limit.MaxWindow):
+	case !r.ValidBurst():
 		return fmt.Errorf("burst of %d at %v: expected 0 to %d, and at most what flows in within %v", r.Burst, r, int64(limit.MaxUnits), limit.MaxWindow)
 	}
 	return nil

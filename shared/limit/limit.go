@@ -3,6 +3,7 @@ package limit
 
 import (
 	"errors"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,13 @@ func (r Rate) Most() int64 {
 		return r.Burst
 	}
 	return r.Units
+}
+
+// ValidBurst says whether a token bucket of the rate may have its burst: what flows in within MaxWindow, at most MaxUnits.
+func (r Rate) ValidBurst() bool {
+	burstHigh, burstLow := bits.Mul64(uint64(r.Burst), uint64(r.Window))
+	high, low := bits.Mul64(uint64(r.Units), uint64(MaxWindow))
+	return r.Burst >= 0 && r.Burst <= MaxUnits && (burstHigh < high || burstHigh == high && burstLow <= low)
 }
 
 // String gives the rate as a policy writes it: "100/s", "100/24h", "120/60s".

@@ -135,6 +135,28 @@ func TestNames(t *testing.T) {
 	}
 }
 
+func TestValidBurst(t *testing.T) {
+	for _, c := range []struct {
+		units, burst int64
+		window       time.Duration
+		want         bool
+	}{
+		{10, 0, time.Second, true},
+		{10, 1, time.Second, true},
+		{10, -1, time.Second, false},
+		{1, 366 * 24, time.Hour, true},
+		{1, 366*24 + 1, time.Hour, false},
+		{0, 1, time.Hour, false},
+		{MaxUnits, MaxUnits, MaxWindow, true},
+		{MaxUnits, MaxUnits + 1, time.Second, false},
+		{MaxUnits - 1, MaxUnits, MaxWindow, false},
+	} {
+		if got := (Rate{Units: c.units, Window: c.window, Burst: c.burst}).ValidBurst(); got != c.want {
+			t.Errorf("%d/%v, burst %d: %v", c.units, c.window, c.burst, got)
+		}
+	}
+}
+
 // auto goes by the largest of all rates, wherever it stands.
 func TestAuto(t *testing.T) {
 	for want, lists := range map[Algorithm][][]int64{

@@ -105,14 +105,14 @@ func checkCost(l *Limit, rates []limit.Rate) *invalid {
 		return nil // under 0 units too: that admits nothing, as it says
 	}
 	for _, r := range rates {
-		if l.Cost > r.Units {
+		if l.Cost > r.Most() {
 			return &invalid{"cost", "is " + strconv.FormatInt(l.Cost, 10) + ", more than " + r.String() + " ever admits"}
 		}
 	}
 	return nil
 }
 
-func checkRates(rates []limit.Rate) *invalid {
+func checkRates(algorithm limit.Algorithm, rates []limit.Rate) *invalid {
 	if len(rates) == 0 || len(rates) > limit.MaxRates {
 		return &invalid{"rates", "has " + strconv.Itoa(len(rates)) + " elements, want 1 to " + strconv.Itoa(limit.MaxRates)}
 	}
@@ -124,6 +124,11 @@ func checkRates(rates []limit.Rate) *invalid {
 		case r.Window < limit.MinWindow || r.Window > limit.MaxWindow || r.Window%time.Microsecond != 0:
 			return &invalid{where, "has a window of " + r.Window.String() + ", want " + limit.MinWindow.String() + " to " +
 				limit.MaxWindow.String() + " in whole microseconds"}
+		case r.Burst != 0 && algorithm != limit.TokenBucket:
+			return &invalid{where, "has a burst, which only " + limit.TokenBucket.String() + " has"}
+		case !r.ValidBurst():
+			return &invalid{where, "has a burst of " + strconv.FormatInt(r.Burst, 10) + ", want 0 to " +
+				strconv.FormatInt(limit.MaxUnits, 10) + ", and at most what flows in within " + limit.MaxWindow.String()}
 		}
 		for _, earlier := range rates[:i] {
 			if earlier.Window == r.Window {

@@ -135,7 +135,7 @@ func checkRules(l *Limit, identities int) *invalid {
 			strconv.Itoa(identities) + " identities"}
 	}
 	if !l.Unlimited {
-		if e := checkRates(l.Rates); e != nil {
+		if e := checkRates(l.Algorithm, l.Rates); e != nil {
 			return e
 		}
 	}
@@ -178,7 +178,7 @@ func checkException(l *Limit, list []Exception, i int, valid func(string) bool) 
 	case len(e.Rates) == 0:
 		return nil
 	}
-	if bad := checkRates(e.Rates); bad != nil {
+	if bad := checkRates(l.Algorithm, e.Rates); bad != nil {
 		return bad
 	}
 	return checkCost(l, e.Rates)

@@ -97,6 +97,11 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 			Mode:          limit.Mode(rapid.Uint8Range(1, 3).Draw(t, "mode")),
 			OnUnavailable: limit.Unavailable(rapid.Uint8Range(1, 3).Draw(t, "unavailable")),
 		}
+		if r := &l.Rates[0]; l.Algorithm == limit.TokenBucket {
+			if r.Burst = rapid.Int64Range(r.Units, limit.MaxUnits).Draw(t, "burst"); !r.ValidBurst() {
+				r.Burst = 0
+			}
+		}
 		if l.Mode == limit.Lease {
 			wait := rapid.Int64Range(0, policy.MaxMaxWait.Microseconds()).Draw(t, "max wait")
 			l.MaxWait = time.Duration(wait) * time.Microsecond

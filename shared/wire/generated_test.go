@@ -69,7 +69,7 @@ func fromGeneratedResponse(m *sluicev1.SyncResponse) SyncResponse {
 
 func fromGeneratedRates(rates []*sluicev1.Rate) (out []limit.Rate) {
 	for _, r := range rates {
-		out = append(out, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow())})
+		out = append(out, limit.Rate{Units: int64(r.GetUnits()), Window: micros(r.GetWindow()), Burst: int64(r.GetBurst())})
 	}
 	return out
 }

@@ -89,7 +89,7 @@ var (
 				Rates: []limit.Rate{{Units: 1, Window: time.Second}}, Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
 			},
 			{
-				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Window: 24 * time.Hour}},
+				Name: "all", Match: policy.Match{PathExact: "/healthz"}, Rates: []limit.Rate{{Units: 9, Window: 24 * time.Hour, Burst: 20}},
 				Algorithm: limit.TokenBucket, Mode: limit.Async, OnUnavailable: limit.Allow, Response: 1,
 			},
 			{

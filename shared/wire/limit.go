@@ -76,6 +76,8 @@ func parseRate(b []byte) (r limit.Rate, err *FieldError) {
 			r.Units = f.units("units")
 		case 2:
 			r.Window = f.duration("window")
+		case 3:
+			r.Burst = f.units("burst")
 		default:
 			f.skip()
 		}

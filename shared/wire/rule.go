@@ -11,7 +11,8 @@ func appendRates(dst []byte, number uint32, rates []limit.Rate) []byte {
 	for _, r := range rates {
 		var start int
 		dst, start = openMessage(dst, number)
-		dst = closeMessage(appendDuration(appendUnits(dst, 1, r.Units), 2, r.Window), start)
+		dst = appendDuration(appendUnits(dst, 1, r.Units), 2, r.Window)
+		dst = closeMessage(appendUnits(dst, 3, r.Burst), start)
 	}
 	return dst
 }

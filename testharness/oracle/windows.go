@@ -38,9 +38,9 @@ func (w *Windows) Reserve(now time.Duration, call string, want, least int64, ttl
 		}
 	}
 	if start, ok := w.firstFree(now, least, w.charges); grant.Units == 0 && ttl > 0 && ok && start <= now+horizon {
-		if end := w.leaseEnd(start, ttl); end-start >= min(ttl, shortest) {
-			grant.Start, grant.End = start, end
-			grant.Units = multiple(min(want, w.free(start, w.charges)), least)
+		units, end := multiple(min(want, w.free(start, w.charges)), least), w.leaseEnd(start, ttl)
+		if units > 0 && end-start >= min(ttl, shortest) {
+			grant.Start, grant.End, grant.Units = start, end, units
 		}
 	}
 	if grant.Units > 0 {
@@ -83,8 +83,7 @@ func (w *Windows) deny(grant *Grant, now time.Duration, least int64) {
 	certainly, _ := w.firstFree(now, least, certain)
 	var window, latest time.Duration // of the rate that denies for the longest
 	for i, rate := range w.rates {
-		alone := Windows{rates: w.rates[i : i+1], weighted: w.weighted}
-		at, _ := alone.firstFree(now, least, w.charges)
+		at, _ := w.firstFreeOf(rate, now, least, w.charges)
 		if i == 0 || at > latest {
 			window, latest = rate.Window, at
 		}
@@ -131,27 +130,39 @@ func (w *Windows) free(at time.Duration, charges []charge) int64 {
 	return free
 }
 
-// firstFree tries every instant from now on at which less may be used: where a window begins, and where one unit less of
-// the window before counts.
+// firstFree is when the last of the rates is free, each looked at by itself. Of the others one may be taken again by then, by
+// a lease that starts later.
 func (w *Windows) firstFree(now time.Duration, least int64, charges []charge) (at time.Duration, ok bool) {
-	instants := []time.Duration{now}
+	at = now
 	for _, rate := range w.rates {
-		last := w.index(now, rate)
-		for _, c := range charges {
-			last = max(last, w.index(c.score, rate))
+		of, ok := w.firstFreeOf(rate, now, least, charges)
+		if !ok {
+			return 0, false
 		}
-		for index := w.index(now, rate); index <= last+2; index++ {
-			instants = append(instants, w.startOf(index, rate))
-			before := w.unitsOf(index-1, rate, charges)
-			for units := int64(1); w.weighted && units < before; units++ {
-				left := new(big.Rat).Mul(ratio(units, before), ratio(rate.Window.Microseconds(), 1))
-				instants = append(instants, w.startOf(index+1, rate)-time.Duration(roundDown(left))*time.Microsecond)
-			}
+		at = max(at, of)
+	}
+	return at, true
+}
+
+// firstFreeOf tries every instant from now on at which less of a rate may be used: where a window begins, and where one
+// unit less of the window before counts.
+func (w *Windows) firstFreeOf(rate Rate, now time.Duration, least int64, charges []charge) (at time.Duration, ok bool) {
+	instants := []time.Duration{now}
+	last := w.index(now, rate)
+	for _, c := range charges {
+		last = max(last, w.index(c.score, rate))
+	}
+	for index := w.index(now, rate); index <= last+2; index++ {
+		instants = append(instants, w.startOf(index, rate))
+		before := w.unitsOf(index-1, rate, charges)
+		for units := int64(1); w.weighted && units < before; units++ {
+			left := new(big.Rat).Mul(ratio(units, before), ratio(rate.Window.Microseconds(), 1))
+			instants = append(instants, w.startOf(index+1, rate)-time.Duration(roundDown(left))*time.Microsecond)
 		}
 	}
 	slices.Sort(instants)
 	for _, at := range instants {
-		if at >= now && w.free(at, charges) >= least {
+		if at >= now && rate.Units-w.used(at, rate, charges) >= least {
 			return at, true
 		}
 	}

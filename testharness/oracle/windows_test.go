@@ -91,7 +91,7 @@ func TestFixedWindow(t *testing.T) {
 	remains(t, l, 201*sec, 10, 0)
 }
 
-// Of two rates both have to be free at one instant, which the later of the two need not be.
+// Of two rates the one that is free last says when.
 func TestFixedWindowsOfTwoRates(t *testing.T) {
 	l := oracle.NewFixedWindow(oracle.Rate{Units: 2, Window: 10 * sec}, oracle.Rate{Units: 5, Window: 15 * sec})
 	ask{at: 10 * sec, want: 2, least: 2, give: oracle.Grant{Units: 2, Start: 10 * sec, End: 10 * sec}}.check(t, l, "a")

@@ -47,6 +47,9 @@ type window interface {
 
 // counts makes each algorithm's count of a key that nothing has been charged to. seed is any number.
 var counts = map[limit.Algorithm]func(seed uint64) count{
-	limit.SlidingLog:     func(seed uint64) count { return newSlidingLog(seed) },
-	limit.SlidingBuckets: func(uint64) count { return &slidingBuckets{} },
+	limit.SlidingLog:           func(seed uint64) count { return newSlidingLog(seed) },
+	limit.SlidingBuckets:       func(uint64) count { return &slidingBuckets{} },
+	limit.SlidingWindowCounter: func(uint64) count { return &fixedWindows{weighted: true} },
+	limit.FixedWindow:          func(uint64) count { return &fixedWindows{} },
+	limit.TokenBucket:          func(uint64) count { return &tokenBuckets{} },
 }

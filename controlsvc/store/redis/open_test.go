@@ -128,7 +128,8 @@ func TestUser(t *testing.T) {
 	server := startServer(t)
 	admin := open(t, server.URL())
 	err := admin.client.Do(t.Context(), "acl", "setuser", "sluice", "on", ">a:secret/?", "~sluice:*",
-		"+eval", "+evalsha", "+ping", "+info", "+time", "+hmget", "+hset", "+zadd", "+zcard", "+zrange", "+zrangebyscore", "+zrank",
+		"+eval", "+evalsha", "+ping", "+info", "+time", "+hdel", "+hget", "+hgetall", "+hlen",
+		"+hmget", "+hscan", "+hset", "+hsetnx", "+zadd", "+zcard", "+zrange", "+zrangebyscore", "+zrank",
 		"+zrem", "+zremrangebyrank", "+zscan", "+zscore", "+pttl", "+pexpire", "+del").Err()
 	if err != nil {
 		t.Fatal(err)
@@ -137,18 +138,24 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, "redis://sluice:a%3Asecret%2F%3F@"+server.Address+"/0")
-	k := testKey("user", "10/1h")
-	for name, err := range everyOperation(t.Context(), s, k) {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+	for algorithm := range s.algorithms {
+		k := testKey("user", "10/1h")
+		k.Algorithm = algorithm
+		for name, err := range everyOperation(t.Context(), s, k) {
+			if err != nil {
+				t.Errorf("%v, %s: %v", algorithm, name, err)
+			}
+		}
+		for range 2 {
+			lease := reserve(t, s, authority.Reserve{Key: k, Call: "a", Want: 1, Min: 1, TTL: time.Minute}).Lease
+			errs := s.Cancel(t.Context(), []authority.Cancel{{Key: k, Call: "a"}})
+			if errs = append(errs, s.Settle(t.Context(), []authority.Settle{{Key: k, Lease: lease, Unused: 1}})...); errors.Join(errs...) != nil {
+				t.Errorf("%v: %v", algorithm, errs)
+			}
 		}
 	}
-	reserve(t, s, authority.Reserve{Key: k, Call: "a", Want: 1, Min: 1, TTL: time.Minute})
-	if errs := s.Cancel(t.Context(), []authority.Cancel{{Key: k, Call: "a"}}); errs[0] != nil {
-		t.Error(errs[0])
-	}
 	for _, url := range []string{server.URL(), "redis://sluice:wrong@" + server.Address} {
-		for name, err := range everyOperation(t.Context(), open(t, url), k) {
+		for name, err := range everyOperation(t.Context(), open(t, url), testKey("user", "10/1h")) {
 			if !errors.Is(err, authority.ErrUnavailable) || strings.Contains(err.Error(), "wrong@") {
 				t.Errorf("%s without the password: %v", name, err)
 			}

@@ -3,16 +3,17 @@
 //
 // What a key holds is named
 //
-//	sluice:{NAME}:sliding_log:WINDOW     its charges within one window, given in microseconds
+//	sluice:{NAME}:ALGORITHM:WINDOW       its count of one window, given in microseconds; under sliding_log its charges
 //	sluice:{NAME}:sliding_log:WINDOW:n   what they sum up to
+//	sluice:{NAME}:ALGORITHM:WINDOW:g     the grants that may come back, where the count is not of charges
 //	sluice:{workers:DOMAIN}              the workers that are connected, and
 //	sluice:{workers:DOMAIN}:rank         the same, in order
 //	sluice:{primary}                     which server is the primary, and since when; only with a QuietPeriod
 //
 // and everything but the last has a time to live. NAME ends at the last brace, so no two names share a key; a name with a
 // brace of its own is only less well spread over a cluster. An ACL user needs ~sluice:* and +eval +evalsha +ping +info +time
-// +hmget +hset +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zremrangebyrank +zscan +zscore +pttl +pexpire +del, and +wait
-// with WaitReplicas.
+// +hdel +hget +hgetall +hlen +hmget +hscan +hset +hsetnx +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zremrangebyrank
+// +zscan +zscore +pttl +pexpire +del, and +wait with WaitReplicas.
 package redis
 
 import (

@@ -26,6 +26,21 @@ var slidingLogSource string
 //go:embed sliding_buckets.lua
 var slidingBucketsSource string
 
+//go:embed windows.lua
+var windowsSource string
+
+//go:embed fixed_window.lua
+var fixedWindowSource string
+
+//go:embed sliding_window_counter.lua
+var slidingWindowCounterSource string
+
+//go:embed token_bucket.lua
+var tokenBucketSource string
+
+//go:embed divide.lua
+var divideSource string
+
 //go:embed workers.lua
 var workersSource string
 
@@ -44,6 +59,9 @@ func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algor
 	}
 	add(limit.SlidingLog, slidingLogSource, "", ":n")
 	add(limit.SlidingBuckets, slidingBucketsSource, "", ":g")
+	add(limit.FixedWindow, windowsSource+fixedWindowSource, "", ":g")
+	add(limit.SlidingWindowCounter, divideSource+windowsSource+slidingWindowCounterSource, "", ":g")
+	add(limit.TokenBucket, divideSource+tokenBucketSource, "")
 	return algorithms
 }
 

@@ -17,8 +17,10 @@ type expected struct {
 	oracle func(rates ...oracle.Rate) limiter
 	// most gives how many units may be spent within any interval as long as the rate's window.
 	most func(rate limit.Rate) int64
-	// late gives how much later a unit may come back than a window after its score.
+	// late gives how much later a unit may come back than a window after its score. nil: it is not scores that count.
 	late func(window time.Duration) time.Duration
+	// keeps says that nothing is given back that was granted, and that a lease counts as spent at its end.
+	keeps bool
 	// entries says that each charge is an entry of its own.
 	entries bool
 	// bound is how many entries a window may have at most, without those of grants that may come back; 0: no bound is known.
@@ -53,6 +55,25 @@ func algorithms() []expected {
 			late:      store.BucketWidth,
 			most:      func(rate limit.Rate) int64 { return rate.Units },
 			bound:     store.Buckets + 1 + 6, // the first and the last are cut; and the sums
+		},
+		{
+			algorithm: limit.SlidingWindowCounter,
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewSlidingWindowCounter(rates...) },
+			scenarios: slidingWindowCounterScenarios(),
+			most:      func(rate limit.Rate) int64 { return 2 * rate.Units },
+		},
+		{
+			algorithm: limit.FixedWindow,
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewFixedWindow(rates...) },
+			scenarios: fixedWindowScenarios(),
+			most:      func(rate limit.Rate) int64 { return 2 * rate.Units },
+		},
+		{
+			algorithm: limit.TokenBucket,
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewTokenBucket(0, rates...) },
+			scenarios: tokenBucketScenarios(),
+			most:      func(rate limit.Rate) int64 { return 2 * rate.Units },
+			keeps:     true,
 		},
 	}
 }

@@ -15,7 +15,10 @@ import (
 type scenario struct {
 	name  string
 	rates []string
-	steps []step
+	burst int64 // of each rate; 0: none
+	// clocked stories depend on when they begin, which is Start.
+	clocked bool
+	steps   []step
 }
 
 // step is one operation at an instant since the scenario's start, and what it must give.
@@ -26,6 +29,8 @@ type step struct {
 	want want
 	// rates, where there are any, replace the scenario's from here on: the policy has changed.
 	rates []string
+	// burst, where there is any, replaces the scenario's from here on.
+	burst int64
 }
 
 // want is an answer. remaining and reset are the reported rate's; rate is its place among the rates.
@@ -149,7 +154,10 @@ func reset() operation {
 // run plays the scenario. On a real clock it ends where time would have to pass.
 func (s scenario) run(t *testing.T, h Harness) {
 	t.Helper()
-	k := h.key(s.name, s.rates...)
+	if s.clocked && !h.needsClock(t) {
+		return
+	}
+	k := h.keyWith(s.burst, s.name, s.rates...)
 	leases := map[string]string{}
 	var now time.Duration
 	for i, step := range s.steps {
@@ -162,7 +170,10 @@ func (s scenario) run(t *testing.T, h Harness) {
 			now = step.at
 		}
 		if step.rates != nil {
-			k = h.key(s.name, step.rates...)
+			k = h.keyWith(s.burst, s.name, step.rates...)
+		}
+		if step.burst != 0 {
+			k = h.keyWith(step.burst, s.name, s.rates...)
 		}
 		got := step.do(t, h, k, leases)
 		if got == nil {

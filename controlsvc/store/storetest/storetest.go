@@ -73,10 +73,16 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run("no more entries for more units", func(t *testing.T) { testBounded(t, open(t)) })
 		t.Run("no entries of workers that crashed", func(t *testing.T) { testCrashedWorkers(t, open(t)) })
 		t.Run("buckets that come again", func(t *testing.T) { testBucketsComeAgain(t, open(t)) })
+	}
+	if !e.entries && !e.keeps {
 		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
 	}
-	t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })
-	t.Run("how long a key lives", func(t *testing.T) { testLifetimes(t, open(t)) })
+	if e.late != nil {
+		t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })
+		t.Run("how long a key lives", func(t *testing.T) { testLifetimes(t, open(t)) })
+	} else {
+		t.Run("how long a key lives", func(t *testing.T) { testOutlives(t, open(t)) })
+	}
 	t.Run("a context that has ended", func(t *testing.T) { testEnded(t, open(t)) })
 	t.Run("like the oracle", func(t *testing.T) { testLikeOracle(t, open(t)) })
 	t.Run("whatever the clock does", func(t *testing.T) { testClockStepsBack(t, open(t)) })
@@ -142,13 +148,17 @@ func wantNoErrors(t testing.TB, errs []error) {
 }
 
 // key gives a key under rates such as "10/100s".
-func (h Harness) key(name string, rates ...string) authority.Key {
+func (h Harness) key(name string, rates ...string) authority.Key { return h.keyWith(0, name, rates...) }
+
+// keyWith gives one whose rates have a burst.
+func (h Harness) keyWith(burst int64, name string, rates ...string) authority.Key {
 	k := authority.Key{Name: "test/" + name, Algorithm: h.expected.algorithm}
 	for _, text := range rates {
 		r, err := limit.ParseRate(text)
 		if err != nil {
 			panic(fmt.Sprintf("the suite itself is wrong: %v", err))
 		}
+		r.Burst = burst
 		k.Rates = append(k.Rates, r)
 	}
 	return k

@@ -293,6 +293,9 @@ func (w *world) record(t *rapid.T) {
 		Age:   time.Duration(rapid.IntRange(0, 60_000).Draw(t, "age")) * micro,
 		Units: rapid.Int64Range(1, 3).Draw(t, "units"),
 	}
+	if w.h.expected.keeps { // a bucket that has been full for a window is forgotten, and when that was
+		u.Age = min(u.Age, w.key.Rates[0].Window)
+	}
 	mustAll(t, w.h.Store.Record(context.Background(), []authority.Record{{Key: w.key, Call: "record", Uses: []authority.Use{u}}}))
 	if w.oracle != nil {
 		w.oracle.Record([]oracle.Use{{At: w.now - u.Age, Units: u.Units}})

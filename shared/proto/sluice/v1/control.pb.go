@@ -1649,9 +1649,11 @@ func (x *Network) GetCidr() string {
 }
 
 type Rate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Units         uint64                 `protobuf:"varint,1,opt,name=units,proto3" json:"units,omitempty"`
-	Window        uint64                 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Units  uint64                 `protobuf:"varint,1,opt,name=units,proto3" json:"units,omitempty"`
+	Window uint64                 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	// What a token bucket holds, in units. 0: as many as the rate.
+	Burst         uint64 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1696,6 +1698,13 @@ func (x *Rate) GetUnits() uint64 {
 func (x *Rate) GetWindow() uint64 {
 	if x != nil {
 		return x.Window
+	}
+	return 0
+}
+
+func (x *Rate) GetBurst() uint64 {
+	if x != nil {
+		return x.Burst
 	}
 	return 0
 }
@@ -2533,10 +2542,11 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\bnetworks\x18\x04 \x03(\v2\x12.sluice.v1.NetworkR\bnetworks\"1\n" +
 	"\aNetwork\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04cidr\x18\x02 \x01(\tR\x04cidr\"4\n" +
+	"\x04cidr\x18\x02 \x01(\tR\x04cidr\"J\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x04R\x06window\"\xcb\x04\n" +
+	"\x06window\x18\x02 \x01(\x04R\x06window\x12\x14\n" +
+	"\x05burst\x18\x03 \x01(\x04R\x05burst\"\xcb\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +

@@ -1,0 +1,160 @@
+-- What the fixed window and the sliding window counter share: fixed windows, aligned to 1970 and numbered from there. Of one
+-- length there are
+--
+--   counts, a HASH: for each window that still matters its units, under its number, and of those what leases may give back,
+--           under its number with an l; minted; at, the latest instant at which it was written; and strict, how many
+--           strict charges there are in
+--   grants, a HASH of the names of unsettled grants and their ends. Of too many strict charges only the younger half is
+--           known: else a count of a million requests would hold a million names.
+--
+-- A lease ends with its window, so all of it is of one window. Where the clock steps back, time stands still until it has
+-- caught up, for an earlier window's count may be gone.
+
+local MOST_STRICT = 128
+local PAGE = 1000       -- names that are forgotten at once
+local MAX_WINDOWS = 512 -- with counts: the current one, and those in which a lease will start
+
+-- How many windows before the current one still matter; the algorithm says.
+local before
+
+function load(w)
+  w.counts, w.grants = w.keys[1], w.keys[2]
+  w.units, w.leased, w.held, w.written, w.minted, w.strict = {}, {}, 0, {}, 0, 0
+  local fields = redis.call('HGETALL', w.counts)
+  for j = 1, #fields, 2 do
+    local field, value = fields[j], tonumber(fields[j + 1])
+    local number, leased = string.match(field, '^(%d+)(l?)$')
+    if field == 'minted' then
+      w.minted = value
+    elseif field == 'at' then
+      now = math.max(now, value)
+    elseif field == 'strict' then
+      w.strict = value
+    elseif leased == 'l' then
+      w.leased[tonumber(number)] = value
+    else
+      w.units[tonumber(number)], w.held = value, w.held + 1
+    end
+  end
+end
+
+local function numberAt(w, at) return math.floor(at / w.length) end
+local function unitsOfWindow(w, number) return w.units[number] or 0 end
+local function certainOfWindow(w, number) return (w.units[number] or 0) - (w.leased[number] or 0) end
+
+local function add(w, number, units, leased)
+  if number < numberAt(w, now) - before then return end -- it does not matter any more
+  if not w.units[number] then w.held = w.held + 1 end
+  w.units[number] = unitsOfWindow(w, number) + units
+  w.leased[number] = (w.leased[number] or 0) + leased
+  w.written[number], w.changed = true, true
+end
+
+-- Forgets the grants of windows that do not matter any more, and the older strict charges of too many.
+local function sweep(w)
+  local strict, gone = {}, {}
+  local all = redis.call('HGETALL', w.grants)
+  for j = 1, #all, 2 do
+    if numberAt(w, tonumber(all[j + 1])) < numberAt(w, now) - before then
+      gone[#gone + 1] = all[j]
+    elseif not isLease(all[j]) then
+      strict[#strict + 1] = {all[j], tonumber(string.match(all[j], ':(%d+):%d+$'))}
+    end
+  end
+  w.strict = #strict
+  if w.strict >= MOST_STRICT then
+    table.sort(strict, function(a, b) return a[2] < b[2] end)
+    for j = 1, w.strict - MOST_STRICT / 2 do gone[#gone + 1] = strict[j][1] end
+    w.strict = MOST_STRICT / 2
+  end
+  for j = 1, #gone, PAGE do redis.call('HDEL', w.grants, unpack(gone, j, math.min(j + PAGE - 1, #gone))) end
+end
+
+function save(w)
+  local oldest, latest = numberAt(w, now) - before, 0
+  local set, gone = {}, {}
+  for number, units in pairs(w.units) do
+    local name = fmt(number)
+    if number < oldest or units == 0 then
+      table.insert(gone, name)
+      table.insert(gone, name .. 'l')
+    else
+      latest = math.max(latest, number)
+      if w.written[number] then
+        for _, value in ipairs({name, fmt(units), name .. 'l', fmt(w.leased[number])}) do table.insert(set, value) end
+      end
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', w.counts, unpack(gone))
+    sweep(w)
+  end
+  for _, value in ipairs({'at', fmt(now), 'minted', fmt(w.minted), 'strict', fmt(w.strict)}) do table.insert(set, value) end
+  redis.call('HSET', w.counts, unpack(set))
+  -- A window after the end of the last, even where nothing of it matters so long: before, a step back has to find it.
+  local life = math.max((latest + 2) * w.length - now, 0)
+  for _, key in ipairs(w.keys) do keep(key, life) end
+end
+
+function full(w, units)
+  local held = units
+  for _, n in pairs(w.units) do held = held + n end
+  return held > MAX_HELD / 2 or w.held >= MAX_WINDOWS or redis.call('HLEN', w.grants) >= MAX_CHARGES
+end
+
+function charge(w, name, score, units)
+  if not isLease(name) and w.strict >= MOST_STRICT then sweep(w) end
+  if redis.call('HSETNX', w.grants, name, fmt(score)) == 0 then return false end
+  if not isLease(name) then w.strict = w.strict + 1 end
+  add(w, numberAt(w, score), units, isLease(name) and units or 0)
+  return true
+end
+
+-- Forgets a grant's name, and takes some of its units out of its window.
+local function release(w, name, score, units, back)
+  redis.call('HDEL', w.grants, name)
+  if not isLease(name) then w.strict = w.strict - 1 end
+  w.changed = true
+  add(w, numberAt(w, score), -back, isLease(name) and -units or 0)
+end
+
+function uncharge(w, name, score, units) release(w, name, score, units, units) end
+
+function settle(w, name, _, units, kept, at)
+  local score = tonumber(redis.call('HGET', w.grants, name) or '')
+  if not score then return end
+  local back = units - kept
+  for j = at + 1, #ARGV, 2 do back = back - tonumber(ARGV[j]) end
+  release(w, name, score, units, back)
+end
+
+function cancel(w, pattern)
+  local found, cursor = {}, '0'
+  repeat
+    local page = redis.call('HSCAN', w.grants, cursor, 'MATCH', pattern, 'COUNT', '1000')
+    cursor = page[1]
+    for j = 1, #page[2], 2 do found[page[2][j]] = tonumber(page[2][j + 1]) end
+  until cursor == '0'
+  for name, score in pairs(found) do release(w, name, score, unitsOf(name), unitsOf(name)) end
+end
+
+function record(w, _, at)
+  for j = at, #ARGV, 2 do add(w, numberAt(w, now - tonumber(ARGV[j])), tonumber(ARGV[j + 1]), 0) end
+end
+
+function reset(w)
+  redis.call('DEL', w.grants)
+  for number in pairs(w.units) do w.units[number] = 0 end
+  w.strict, w.changed = 0, true
+end
+
+function emptyIn(w)
+  local latest = -1
+  for number, units in pairs(w.units) do
+    if units > 0 then latest = math.max(latest, number) end
+  end
+  return math.max((latest + 1 + before) * w.length - now, 0)
+end
+
+function lasts(w, start, stop) return math.min(stop, (numberAt(w, start) + 1) * w.length - 1) end
+
