@@ -16,7 +16,7 @@ import (
 func (s *Store) CheckEviction(ctx context.Context) (warning string, err error) {
 	var mu sync.Mutex
 	var found []string
-	err = s.eachServer(ctx, func(ctx context.Context, server *goredis.Client) error {
+	err = s.everyServer(ctx, func(ctx context.Context, server *goredis.Client) error {
 		info, err := server.Info(ctx, "memory").Result()
 		if err != nil {
 			return err //nolint:wrapcheck // wrapped below
@@ -37,6 +37,14 @@ func (s *Store) CheckEviction(ctx context.Context) (warning string, err error) {
 		return "", nil
 	}
 	return strings.Join(found, "; ") + ": Redis may throw away what limits have counted; expected noeviction", nil
+}
+
+// everyServer runs a function on the server, or on every node of a cluster: a replica may be a master tomorrow.
+func (s *Store) everyServer(ctx context.Context, do func(ctx context.Context, server *goredis.Client) error) error {
+	if cluster, ok := s.client.(*goredis.ClusterClient); ok {
+		return cluster.ForEachShard(ctx, do) //nolint:wrapcheck // its caller does
+	}
+	return s.eachServer(ctx, do)
 }
 
 func infoField(info, name string) string {

@@ -175,10 +175,10 @@ func TestStoreOnCluster(t *testing.T) {
 	})
 }
 
-// startNodes starts a cluster of so many masters, which ends with the test.
+// startNodes starts a cluster of so many masters, which ends with the test; tests that may take long give each a replica.
 func startNodes(t *testing.T, masters int, args ...string) *rig.RedisCluster {
 	t.Helper()
-	cluster, err := rig.StartRedisCluster(t.Context(), os.Stderr, masters, false, args...)
+	cluster, err := rig.StartRedisCluster(t.Context(), os.Stderr, masters, long(), args...)
 	if err != nil {
 		t.Fatalf("this test needs a Redis Cluster: %v", err)
 	}
