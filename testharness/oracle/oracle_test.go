@@ -45,3 +45,32 @@ func TestLimiter(t *testing.T) {
 		t.Errorf("reset: %+v", state)
 	}
 }
+
+// By hand: 10 units within 100 s, in 10 buckets of 10 s. What is spent from 20 s on, but not at 20 s, counts until 130 s.
+func TestBuckets(t *testing.T) {
+	l := oracle.NewBuckets(10, oracle.Rate{Units: 10, Window: 100 * time.Second})
+	at := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
+	l.Reserve(at(20), "a", 2, 2, 0, 0)
+	l.Reserve(at(21), "b", 3, 3, 0, 0)
+	lease := l.Reserve(at(21), "c", 5, 5, at(12), 0)
+	if lease.Units != 5 || lease.End != at(33) {
+		t.Errorf("five for 12 s: %+v", lease)
+	}
+	for _, want := range []struct {
+		at, retry time.Duration
+		units     int64
+	}{{at(40), at(120), 2}, {at(40), at(130), 5}, {at(40), at(140), 10}} {
+		if none := l.Reserve(want.at, "d", want.units, want.units, 0, 0); none.Units != 0 || none.RetryAt != want.retry {
+			t.Errorf("%d units: %+v, want them at %v", want.units, none, want.retry)
+		}
+	}
+	l.Settle(lease.Number, []oracle.Use{{At: at(30), Units: 1}, {At: at(31), Units: 1}}, 3)
+	for _, want := range []struct {
+		at        time.Duration
+		remaining int64
+	}{{at(119), 3}, {at(120), 5}, {at(129), 5}, {at(130), 9}, {at(139), 9}, {at(140), 10}} {
+		if got := l.Least(want.at).Remaining; got != want.remaining {
+			t.Errorf("at %v: %d remain, want %d", want.at, got, want.remaining)
+		}
+	}
+}
