@@ -155,6 +155,20 @@ func (d *decoder) fields(v value, want string, known ...string) (map[string]valu
 	return fields, !d.stopped
 }
 
+// has says whether a mapping has a field, whatever is in it.
+func has(v value, name string) bool {
+	mapping, ok := v.node.(ast.MapNode)
+	if !ok {
+		return false
+	}
+	for i := mapping.MapRange(); i.Next(); {
+		if text, ok := keyText(i.Key()); ok && text == name {
+			return true
+		}
+	}
+	return false
+}
+
 // list reads a list of low to high elements.
 func (d *decoder) list(v value, want string, low, high int) ([]value, bool) {
 	list, ok := v.node.(*ast.SequenceNode)

@@ -16,11 +16,16 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 	}
 	names := sortedNames(identities)
 	limits := make([]policy.Limit, 0, len(list))
-	lines := make(map[string]int)
+	lines, paths := make(map[string]int), make(map[string]int)
+	var replaces []replacement
 	for _, v := range list {
+		key := "key!"
+		if has(v, "descriptor") {
+			key = "key"
+		}
 		f, ok := d.fields(v, "a limit with name, key and rates",
-			"name!", "match", "key!", "rates!", "algorithm", "burst", "mode", "on_unavailable", "max_wait", "cost", "response",
-			"plans", "overrides", "shadow", "allow", "block")
+			"name!", "match", key, "descriptor", "rates!", "algorithm", "burst", "mode", "on_unavailable", "max_wait", "cost", "response",
+			"plans", "overrides", "shadow", "allow", "block", "replaces")
 		if !ok {
 			continue
 		}
@@ -33,21 +38,37 @@ func (d *decoder) limits(v value, identities map[string]uint32) []policy.Limit {
 				lines[l.Name] = position(v.node).Position.Line
 			}
 		}
-		if v, ok := f["match"]; ok {
-			l.Match = d.match(v)
+		if v, ok := f["descriptor"]; ok {
+			l.Descriptor = d.descriptor(v, f, paths)
+		} else {
+			d.binding(&l, f, identities, names)
 		}
-		if v, ok := f["key"]; ok {
-			l.Key = d.key(v, identities, names)
+		if v, ok := f["replaces"]; ok {
+			replaces = append(replaces, replacement{len(limits), v})
 		}
 		d.rules(&l, f, identities)
 		d.behaviour(&l, f)
 		d.spending(&l, f)
+		if len(l.Descriptor) > 0 && l.Measure != (policy.Measure{}) {
+			d.fail(f["cost"], "is read from a request, and a descriptor is none, want a number")
+		}
 		if v, ok := f["response"]; ok {
 			l.Response = d.limitResponse(v)
 		}
 		limits = append(limits, l)
 	}
+	d.replaces(limits, replaces)
 	return limits
+}
+
+// binding reads which requests a limit binds, and by which key it counts them.
+func (d *decoder) binding(l *policy.Limit, f map[string]value, identities map[string]uint32, names []string) {
+	if v, ok := f["match"]; ok {
+		l.Match = d.match(v)
+	}
+	if v, ok := f["key"]; ok {
+		l.Key = d.key(v, identities, names)
+	}
 }
 
 func (d *decoder) key(v value, identities map[string]uint32, names []string) []uint32 {

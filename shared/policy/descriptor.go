@@ -8,6 +8,8 @@ import (
 // Bounds on descriptors.
 const (
 	MaxDescriptorEntries = 10
+	// MaxReplaces bounds the limits that one stands in the place of.
+	MaxReplaces = 64
 	// MaxDescriptorText bounds an entry's key and value, in bytes.
 	MaxDescriptorText = 256
 )
@@ -33,8 +35,8 @@ func checkDescriptor(l *Limit) *invalid {
 	if len(l.Descriptor) > MaxDescriptorEntries {
 		return &invalid{"descriptor", tooMany(len(l.Descriptor), MaxDescriptorEntries, "entries")}
 	}
-	if len(l.Key) > 0 {
-		return &invalid{"descriptor", "stands in the place of a key, want it without one"}
+	if len(l.Key)+len(l.Plans)+len(l.Overrides)+len(l.Allow)+len(l.Block) > 0 || l.Measure != (Measure{}) {
+		return &invalid{"descriptor", "tells of no request, want it without key, plans, overrides, lists and a cost that is measured"}
 	}
 	counted := 0
 	for i := range l.Descriptor {
@@ -49,6 +51,21 @@ func checkDescriptor(l *Limit) *invalid {
 	}
 	if counted > MaxKeyParts {
 		return &invalid{"descriptor", "has " + strconv.Itoa(counted) + " entries without a fixed value, want at most " + strconv.Itoa(MaxKeyParts)}
+	}
+	return nil
+}
+
+// checkReplaces looks at what the policy's i-th limit stands in the place of.
+func checkReplaces(limits []Limit, i int) *invalid {
+	l := &limits[i]
+	if len(l.Replaces) > MaxReplaces {
+		return &invalid{"replaces", tooMany(len(l.Replaces), MaxReplaces, "elements")}
+	}
+	for j, n := range l.Replaces {
+		if len(l.Descriptor) == 0 || int64(n) >= int64(len(limits)) || int(n) == i || len(limits[n].Descriptor) == 0 {
+			return &invalid{"replaces[" + strconv.Itoa(j) + "]", "want the index of another limit, both with a descriptor, not " +
+				strconv.FormatUint(uint64(n), 10)}
+		}
 	}
 	return nil
 }

@@ -42,6 +42,9 @@ type Limit struct {
 	// Descriptor, where it is not empty, is what a descriptor of Envoy's own rate limit filter has to be, entry by entry; the
 	// limit then binds no request of the filter's, and its keys are made of the entries without a fixed value.
 	Descriptor []DescriptorEntry
+	// Replaces holds indices into Policy.Limits: those that a request is not under where it is under this one, of two with a
+	// Descriptor.
+	Replaces []uint32
 	// Response is an index into Policy.Responses.
 	Response uint32
 }

@@ -91,6 +91,9 @@ func checkLimits(p *Policy) *invalid {
 			return (&invalid{"name", strconv.Quote(l.Name) + " names an earlier limit"}).in("limits", i)
 		}
 		names[l.Name] = struct{}{}
+		if e := checkReplaces(p.Limits, i); e != nil {
+			return e.in("limits", i)
+		}
 	}
 	return nil
 }

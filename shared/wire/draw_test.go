@@ -115,11 +115,18 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 			l.Response = rapid.Uint32Range(0, uint32(n-1)).Draw(t, "response")
 		}
 		drawRules(t, &l, len(identities))
-		if n := len(identities); n > 0 {
+		if l.Descriptor = drawDescriptor(t); len(l.Descriptor) > 0 {
+			l.Match, l.Measure, l.Plans, l.PlanBy, l.Overrides, l.Allow, l.Block = policy.Match{}, policy.Measure{}, nil, 0, nil, nil, nil
+		} else if n := len(identities); n > 0 {
 			l.Key = rapid.SliceOfN(rapid.Uint32Range(0, uint32(n-1)), 0, policy.MaxKeyParts).Draw(t, "key")
 		}
 		return l
 	}), 0, 5, func(l policy.Limit) string { return l.Name }).Draw(t, "limits")
+	for i := range limits {
+		if j := rapid.IntRange(0, len(limits)-1).Draw(t, "replaces"); j != i && len(limits[i].Descriptor) > 0 && len(limits[j].Descriptor) > 0 {
+			limits[i].Replaces = []uint32{uint32(j)}
+		}
+	}
 	m.Policy = &policy.Policy{
 		Version: m.Version, Domain: aName.Draw(t, "domain"), Identities: identities, Limits: limits, Responses: responses,
 		Allow: drawLists(t, "allow", len(identities)), Block: drawLists(t, "block", len(identities)),
@@ -128,6 +135,17 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 	}
 	m.Policy.HashKey = policy.Secret(rapid.StringN(policy.MinHashKey, 40, 200).Draw(t, "hash key"))
 	return m
+}
+
+func drawDescriptor(t *rapid.T) []policy.DescriptorEntry {
+	if rapid.Bool().Draw(t, "no descriptor") {
+		return nil
+	}
+	return drawList(t, "descriptor", policy.MaxKeyParts, func(t *rapid.T) policy.DescriptorEntry {
+		e := policy.DescriptorEntry{Key: rapid.StringN(1, 20, 60).Draw(t, "key"), Value: rapid.StringN(0, 20, policy.MaxDescriptorText).Draw(t, "value")}
+		e.Prefix = e.Value != "" && rapid.Bool().Draw(t, "prefix")
+		return e
+	})
 }
 
 func drawPolicyFileResponse(t *rapid.T) policy.Response {

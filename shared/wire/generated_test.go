@@ -154,6 +154,10 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 		rule.Unlimited, rule.Shadow, rule.PlanBy = l.GetUnlimited(), l.GetShadow(), l.GetPlanBy()
 		rule.Plans, rule.Overrides = fromGeneratedExceptions(l.GetPlans()), fromGeneratedExceptions(l.GetOverrides())
 		rule.Allow, rule.Block = fromGeneratedLists(l.GetAllow()), fromGeneratedLists(l.GetBlock())
+		for _, e := range l.GetDescriptor_() {
+			rule.Descriptor = append(rule.Descriptor, policy.DescriptorEntry{Key: e.GetKey(), Value: e.GetValue(), Prefix: e.GetPrefix()})
+		}
+		rule.Replaces = l.GetReplaces()
 		p.Limits = append(p.Limits, rule)
 	}
 	for _, r := range m.GetPolicy().GetResponses() {

@@ -32,7 +32,13 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 	dst = appendExceptions(dst, 15, l.Overrides)
 	dst = appendLists(dst, 16, l.Allow)
 	dst = appendLists(dst, 17, l.Block)
-	return appendNumber(dst, 20, uint64(l.Response))
+	dst = appendNumber(dst, 20, uint64(l.Response))
+	for i := range l.Descriptor {
+		dst, start = openMessage(dst, 21)
+		dst = appendText(appendText(dst, 1, l.Descriptor[i].Key), 2, l.Descriptor[i].Value)
+		dst = closeMessage(appendFlag(dst, 3, l.Descriptor[i].Prefix), start)
+	}
+	return appendIndices(dst, 22, l.Replaces)
 }
 
 func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
@@ -61,6 +67,10 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 			f.nested("measure", -1, parseMeasure(f.message("measure"), &l.Measure))
 		case 20:
 			l.Response = f.number32("response")
+		case 21:
+			l.Descriptor = f.descriptor(l.Descriptor)
+		case 22:
+			l.Replaces = f.indices("replaces", policy.MaxReplaces, l.Replaces)
 		default:
 			f.rules(&l)
 		}
@@ -83,4 +93,31 @@ func parseRate(b []byte) (r limit.Rate, err *FieldError) {
 		}
 	}
 	return r, f.err
+}
+
+func (f *fields) descriptor(into []policy.DescriptorEntry) []policy.DescriptorEntry {
+	b := f.message("descriptor")
+	if !f.room("descriptor", len(into), policy.MaxDescriptorEntries) {
+		return into
+	}
+	e, err := parseDescriptorEntry(b)
+	f.nested("descriptor", len(into), err)
+	return append(into, e)
+}
+
+func parseDescriptorEntry(b []byte) (e policy.DescriptorEntry, err *FieldError) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.number {
+		case 1:
+			e.Key = f.text("key", policy.MaxDescriptorText)
+		case 2:
+			e.Value = f.text("value", policy.MaxDescriptorText)
+		case 3:
+			e.Prefix = f.flag("prefix")
+		default:
+			f.skip()
+		}
+	}
+	return e, f.err
 }

@@ -1739,7 +1739,11 @@ type Limit struct {
 	Allow []*List `protobuf:"bytes,16,rep,name=allow,proto3" json:"allow,omitempty"`
 	Block []*List `protobuf:"bytes,17,rep,name=block,proto3" json:"block,omitempty"`
 	// Index into the policy's responses.
-	Response      uint32 `protobuf:"varint,20,opt,name=response,proto3" json:"response,omitempty"`
+	Response uint32 `protobuf:"varint,20,opt,name=response,proto3" json:"response,omitempty"`
+	// What a descriptor of Envoy's own rate limit filter has to be, entry by entry; the limit then binds nothing else.
+	Descriptor_ []*DescriptorEntry `protobuf:"bytes,21,rep,name=descriptor,proto3" json:"descriptor,omitempty"`
+	// Indices into the policy's limits: those that a request is not under where it is under this one.
+	Replaces      []uint32 `protobuf:"varint,22,rep,packed,name=replaces,proto3" json:"replaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1900,6 +1904,82 @@ func (x *Limit) GetResponse() uint32 {
 	return 0
 }
 
+func (x *Limit) GetDescriptor_() []*DescriptorEntry {
+	if x != nil {
+		return x.Descriptor_
+	}
+	return nil
+}
+
+func (x *Limit) GetReplaces() []uint32 {
+	if x != nil {
+		return x.Replaces
+	}
+	return nil
+}
+
+// What an entry of a descriptor has to be.
+type DescriptorEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The value, or with prefix what it begins with; empty: any value, each with a count of its own.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Prefix        bool   `protobuf:"varint,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescriptorEntry) Reset() {
+	*x = DescriptorEntry{}
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescriptorEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescriptorEntry) ProtoMessage() {}
+
+func (x *DescriptorEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescriptorEntry.ProtoReflect.Descriptor instead.
+func (*DescriptorEntry) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DescriptorEntry) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DescriptorEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *DescriptorEntry) GetPrefix() bool {
+	if x != nil {
+		return x.Prefix
+	}
+	return false
+}
+
 // What a client is told that a limit denies; what is unset is the default.
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1918,7 +1998,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2010,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2023,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Response) GetStatus() uint32 {
@@ -1992,7 +2072,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2084,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2097,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Field) GetName() string {
@@ -2047,7 +2127,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_sluice_v1_control_proto_msgTypes[23]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2139,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[23]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2152,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Measure) GetHeader() string {
@@ -2112,7 +2192,7 @@ type Exception struct {
 
 func (x *Exception) Reset() {
 	*x = Exception{}
-	mi := &file_sluice_v1_control_proto_msgTypes[24]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2204,7 @@ func (x *Exception) String() string {
 func (*Exception) ProtoMessage() {}
 
 func (x *Exception) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[24]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2217,7 @@ func (x *Exception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exception.ProtoReflect.Descriptor instead.
 func (*Exception) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Exception) GetName() string {
@@ -2190,7 +2270,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_sluice_v1_control_proto_msgTypes[25]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2282,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[25]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2295,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *List) GetIdentity() uint32 {
@@ -2259,7 +2339,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_sluice_v1_control_proto_msgTypes[26]
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2351,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[26]
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2364,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Match) GetPathExact() string {
@@ -2363,7 +2443,7 @@ type FieldMatch struct {
 
 func (x *FieldMatch) Reset() {
 	*x = FieldMatch{}
-	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	mi := &file_sluice_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2455,7 @@ func (x *FieldMatch) String() string {
 func (*FieldMatch) ProtoMessage() {}
 
 func (x *FieldMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	mi := &file_sluice_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2468,7 @@ func (x *FieldMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldMatch.ProtoReflect.Descriptor instead.
 func (*FieldMatch) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FieldMatch) GetName() string {
@@ -2546,7 +2626,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x04Rate\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x04R\x05units\x12\x16\n" +
 	"\x06window\x18\x02 \x01(\x04R\x06window\x12\x14\n" +
-	"\x05burst\x18\x03 \x01(\x04R\x05burst\"\xcb\x04\n" +
+	"\x05burst\x18\x03 \x01(\x04R\x05burst\"\xa3\x05\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x05match\x18\x02 \x01(\v2\x10.sluice.v1.MatchR\x05match\x12\x10\n" +
@@ -2566,7 +2646,15 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\toverrides\x18\x0f \x03(\v2\x14.sluice.v1.ExceptionR\toverrides\x12%\n" +
 	"\x05allow\x18\x10 \x03(\v2\x0f.sluice.v1.ListR\x05allow\x12%\n" +
 	"\x05block\x18\x11 \x03(\v2\x0f.sluice.v1.ListR\x05block\x12\x1a\n" +
-	"\bresponse\x18\x14 \x01(\rR\bresponse\"\xa4\x01\n" +
+	"\bresponse\x18\x14 \x01(\rR\bresponse\x12:\n" +
+	"\n" +
+	"descriptor\x18\x15 \x03(\v2\x1a.sluice.v1.DescriptorEntryR\n" +
+	"descriptor\x12\x1a\n" +
+	"\breplaces\x18\x16 \x03(\rR\breplaces\"Q\n" +
+	"\x0fDescriptorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\bR\x06prefix\"\xa4\x01\n" +
 	"\bResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\tR\x04body\x12\x12\n" +
@@ -2625,7 +2713,7 @@ func file_sluice_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_sluice_v1_control_proto_goTypes = []any{
 	(AskResult_Problem)(0),    // 0: sluice.v1.AskResult.Problem
 	(*SyncRequest)(nil),       // 1: sluice.v1.SyncRequest
@@ -2649,13 +2737,14 @@ var file_sluice_v1_control_proto_goTypes = []any{
 	(*Network)(nil),           // 19: sluice.v1.Network
 	(*Rate)(nil),              // 20: sluice.v1.Rate
 	(*Limit)(nil),             // 21: sluice.v1.Limit
-	(*Response)(nil),          // 22: sluice.v1.Response
-	(*Field)(nil),             // 23: sluice.v1.Field
-	(*Measure)(nil),           // 24: sluice.v1.Measure
-	(*Exception)(nil),         // 25: sluice.v1.Exception
-	(*List)(nil),              // 26: sluice.v1.List
-	(*Match)(nil),             // 27: sluice.v1.Match
-	(*FieldMatch)(nil),        // 28: sluice.v1.FieldMatch
+	(*DescriptorEntry)(nil),   // 22: sluice.v1.DescriptorEntry
+	(*Response)(nil),          // 23: sluice.v1.Response
+	(*Field)(nil),             // 24: sluice.v1.Field
+	(*Measure)(nil),           // 25: sluice.v1.Measure
+	(*Exception)(nil),         // 26: sluice.v1.Exception
+	(*List)(nil),              // 27: sluice.v1.List
+	(*Match)(nil),             // 28: sluice.v1.Match
+	(*FieldMatch)(nil),        // 29: sluice.v1.FieldMatch
 }
 var file_sluice_v1_control_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
@@ -2671,36 +2760,37 @@ var file_sluice_v1_control_proto_depIdxs = []int32{
 	13, // 10: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
 	14, // 11: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
 	21, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
-	26, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
-	26, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
-	22, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
+	27, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
+	27, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
+	23, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
 	18, // 16: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
 	16, // 17: sluice.v1.Identity.claim:type_name -> sluice.v1.Claim
 	15, // 18: sluice.v1.Identity.path_template:type_name -> sluice.v1.Texts
 	15, // 19: sluice.v1.Identity.attribute:type_name -> sluice.v1.Texts
 	17, // 20: sluice.v1.Identity.first_of:type_name -> sluice.v1.FirstOf
 	19, // 21: sluice.v1.ClientAddress.networks:type_name -> sluice.v1.Network
-	27, // 22: sluice.v1.Limit.match:type_name -> sluice.v1.Match
+	28, // 22: sluice.v1.Limit.match:type_name -> sluice.v1.Match
 	20, // 23: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
-	24, // 24: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
-	25, // 25: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
-	25, // 26: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
-	26, // 27: sluice.v1.Limit.allow:type_name -> sluice.v1.List
-	26, // 28: sluice.v1.Limit.block:type_name -> sluice.v1.List
-	23, // 29: sluice.v1.Response.headers:type_name -> sluice.v1.Field
-	20, // 30: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
-	28, // 31: sluice.v1.Match.headers:type_name -> sluice.v1.FieldMatch
-	28, // 32: sluice.v1.Match.query:type_name -> sluice.v1.FieldMatch
-	27, // 33: sluice.v1.Match.not:type_name -> sluice.v1.Match
-	1,  // 34: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
-	11, // 35: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
-	8,  // 36: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
-	12, // 37: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
-	36, // [36:38] is the sub-list for method output_type
-	34, // [34:36] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	25, // 24: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
+	26, // 25: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
+	26, // 26: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
+	27, // 27: sluice.v1.Limit.allow:type_name -> sluice.v1.List
+	27, // 28: sluice.v1.Limit.block:type_name -> sluice.v1.List
+	22, // 29: sluice.v1.Limit.descriptor:type_name -> sluice.v1.DescriptorEntry
+	24, // 30: sluice.v1.Response.headers:type_name -> sluice.v1.Field
+	20, // 31: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
+	29, // 32: sluice.v1.Match.headers:type_name -> sluice.v1.FieldMatch
+	29, // 33: sluice.v1.Match.query:type_name -> sluice.v1.FieldMatch
+	28, // 34: sluice.v1.Match.not:type_name -> sluice.v1.Match
+	1,  // 35: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
+	11, // 36: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
+	8,  // 37: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
+	12, // 38: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_control_proto_init() }
@@ -2728,7 +2818,7 @@ func file_sluice_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_control_proto_rawDesc), len(file_sluice_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
