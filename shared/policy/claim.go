@@ -23,9 +23,9 @@ func tokenClaim(token string, path []string) (string, bool) {
 	if len(token) >= len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
 		token = strings.Trim(token[len(scheme):], " ")
 	}
-	_, rest, ok := strings.Cut(token, ".")
+	head, rest, ok := strings.Cut(token, ".")
 	payload, signature, signed := strings.Cut(rest, ".")
-	if !ok || !signed || strings.IndexByte(signature, '.') >= 0 {
+	if !ok || !signed || strings.IndexByte(head, ' ') >= 0 || strings.IndexByte(signature, '.') >= 0 {
 		return "", false
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(payload)

@@ -186,7 +186,7 @@ func (b *binding) inTree(n *node, path string, found []uint32) []uint32 {
 	if next := n.literal[segment]; next != nil {
 		found = b.inTree(next, rest, found)
 	}
-	if n.variable != nil && segment != "" {
+	if n.variable != nil {
 		found = b.inTree(n.variable, rest, found)
 	}
 	return found

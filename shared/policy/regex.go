@@ -77,13 +77,14 @@ func patternSize(tree *syntax.Regexp) int {
 	for _, sub := range tree.Sub {
 		size += patternSize(sub)
 	}
-	switch op := tree.Op; {
-	case op == syntax.OpLiteral:
+	switch tree.Op {
+	case syntax.OpLiteral:
 		return len(tree.Rune)
-	case op == syntax.OpRepeat:
+	case syntax.OpRepeat:
 		return size * max(tree.Min, tree.Max, 1)
-	case op == syntax.OpConcat:
+	case syntax.OpConcat:
 		return size
+	default:
+		return size + max(1, len(tree.Sub))
 	}
-	return size + max(1, len(tree.Sub))
 }
