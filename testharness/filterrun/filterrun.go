@@ -3,6 +3,7 @@
 package filterrun
 
 import (
+	"strings"
 	"time"
 
 	"sluice/filter/host"
@@ -59,4 +60,12 @@ type Outcome struct {
 	// GRPCStatus is -1 where the request is no gRPC request.
 	GRPCStatus int
 	Headers    []host.Header
+}
+
+// PropertyPath gives the parts of a property's path, with slashes between them, or dots where there is no slash.
+func PropertyPath(text string) []string {
+	if strings.Contains(text, "/") {
+		return strings.Split(text, "/")
+	}
+	return strings.Split(text, ".")
 }

@@ -2,7 +2,6 @@ package filterrun
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"sluice/filter/host"
@@ -100,7 +99,7 @@ func (w *Wasm) Request(headers []host.Header, properties map[string]string) int 
 		r.Headers = append(r.Headers, h)
 	}
 	for path, value := range properties {
-		r.Properties = append(r.Properties, wasmhost.StringProperty(value, strings.Split(path, ".")...))
+		r.Properties = append(r.Properties, wasmhost.StringProperty(value, PropertyPath(path)...))
 	}
 	w.streams = append(w.streams, w.host.Worker(0).Send(r))
 	return len(w.streams) - 1

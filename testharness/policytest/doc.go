@@ -36,10 +36,10 @@
 // Everything else begins with "at TIME", its time since the start, as Go writes durations; times never go back, and what
 // stands at one time happens in the order of the lines. Then comes a request and, after ->, what is expected of it:
 //
-//	[worker N | worker *] [N times [every TIME]] [from ADDRESS] [leaves TIME] METHOD PATH [NAME: VALUE]… -> EXPECTED
+//	[worker N | worker *] [N times [every TIME]] [from ADDRESS] [property PATH VALUE]… [leaves TIME] METHOD PATH [NAME: VALUE]… -> EXPECTED
 //
-// It goes to worker 1 unless said, with * to each in turn. From is the client's address, and leaves is how long the client
-// waits before it hangs up. EXPECTED is one expectation for each request, in order, parted by commas; "3x" before one has it
+// It goes to worker 1 unless said, with * to each in turn. From is the client's address, property an attribute of the
+// proxy's by its path with slashes between its parts, and leaves is how long the client waits before it hangs up. EXPECTED is one expectation for each request, in order, parted by commas; "3x" before one has it
 // stand for three, and the last one stands for all that follow. An expectation is
 //
 //	STATUS | gone    the answer's status, 200 where the upstream was reached; or its client left before there was one

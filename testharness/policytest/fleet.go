@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sort"
 	"strings"
 	"time"
@@ -57,6 +58,8 @@ type Request struct {
 	Headers      []Header
 	// From is the client's address; empty means 127.0.0.1.
 	From string
+	// Properties are attributes of the proxy's, by their paths with slashes between the parts.
+	Properties map[string]string
 }
 
 // Answer is what a client gets.
@@ -248,8 +251,10 @@ func (f *Fleet) Send(worker int, r Request) *Exchange {
 	if strings.Contains(r.From, ":") {
 		address = "[" + r.From + "]:50000"
 	}
+	properties := map[string]string{"source.address": address}
+	maps.Copy(properties, r.Properties)
 	x := &Exchange{worker: worker}
-	x.number = f.runners[worker].Request(headers, map[string]string{"source.address": address})
+	x.number = f.runners[worker].Request(headers, properties)
 	f.open = append(f.open, x)
 	f.settle()
 	return x

@@ -229,6 +229,8 @@ func (s *Scenario) parseRequests(w *words) (action, error) {
 			r.every, err = w.duration("the time between two")
 		case w.take("from"):
 			r.request.From, err = w.next("the client's address")
+		case w.take("property"):
+			err = parseProperty(w, &r.request)
 		case w.take("leaves"):
 			r.leaves, err = w.duration("how long the client waits")
 			if err == nil && r.leaves == 0 {
@@ -241,6 +243,18 @@ func (s *Scenario) parseRequests(w *words) (action, error) {
 			return nil, err
 		}
 	}
+}
+
+func parseProperty(w *words, r *Request) error {
+	path, err := w.next("the property's path, with slashes between its parts")
+	if err != nil {
+		return err
+	}
+	if r.Properties == nil {
+		r.Properties = map[string]string{}
+	}
+	r.Properties[path], err = w.next("the value of " + path)
+	return err
 }
 
 // parseRequest reads METHOD PATH [NAME: VALUE]… to the end.

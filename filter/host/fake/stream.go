@@ -2,6 +2,7 @@ package fake
 
 import (
 	"strconv"
+	"strings"
 
 	"sluice/filter/host"
 	"sluice/shared/instant"
@@ -101,14 +102,10 @@ func (p *Proxy) Property(path ...string) (string, bool) {
 	if p.current == nil {
 		return "", false
 	}
-	joined := ""
-	for i, part := range path {
-		if i > 0 {
-			joined += "."
-		}
-		joined += part
+	value, found := p.current.Properties[strings.Join(path, ".")]
+	if !found {
+		value, found = p.current.Properties[strings.Join(path, "/")]
 	}
-	value, found := p.current.Properties[joined]
 	return value, found
 }
 

@@ -145,7 +145,7 @@ func (*emulated) StepWall(time.Duration) {}
 // Request implements filterrun.Runner.
 func (e *emulated) Request(headers []host.Header, properties map[string]string) int {
 	for path, value := range properties {
-		if err := e.SetProperty(strings.Split(path, "."), []byte(value)); err != nil {
+		if err := e.SetProperty(filterrun.PropertyPath(path), []byte(value)); err != nil {
 			e.faults = append(e.faults, "the emulator does not take a property: "+err.Error())
 		}
 	}
