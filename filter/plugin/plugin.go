@@ -26,7 +26,7 @@ type Plugin struct {
 	view   *view
 	config config
 	client *control.Client
-	keys   keys
+	keys   *control.Keys
 	// binder is made of the policy in force.
 	binder *policy.Binder
 	meters meters
@@ -84,12 +84,12 @@ func (p *Plugin) Start(configuration []byte) bool {
 	p.config = c
 	if p.client != nil { // configured anew; what is under way goes on
 		p.client.SetConfig(c.Config)
-		p.keys.max = c.maxKeys
+		p.keys.SetMost(c.maxKeys)
 		return true
 	}
 	p.meters.define(p.proxy)
 	p.client = control.New(p.proxy, c.Config, p)
-	p.keys = keys{client: p.client, max: c.maxKeys}
+	p.keys = control.NewKeys(p.client, c.maxKeys)
 	if p.latest.policy != nil && p.latest.cluster == c.Cluster {
 		p.client.Adopt(p.latest.policy)
 	}
@@ -109,8 +109,8 @@ func (p *Plugin) Tick() {
 		p.setTick(p.usualTick())
 	}
 	p.tickInTime()
-	p.keys.tick(p.proxy.Now(), sweepStep)
-	p.meters.publish(p.proxy, &p.client.Counts, p.keys.n)
+	p.keys.Tick(p.proxy.Now())
+	p.meters.publish(p.proxy, &p.client.Counts, p.keys.Len())
 }
 
 // CallEnded passes a reply on.
@@ -134,7 +134,7 @@ func (p *Plugin) Stop() bool {
 func (p *Plugin) PolicyArrived(next *policy.Policy) {
 	*p.latest = latest{p.config.Cluster, next}
 	p.binder = policy.NewBinder(next)
-	p.keys.setPolicy(next)
+	p.keys.SetPolicy(next)
 }
 
 // RequestHeaders decides a request, or pauses it.
@@ -172,21 +172,21 @@ func (p *Plugin) gather(now instant.Instant, s *stream) bool {
 		switch b.Listed {
 		case policy.Blocked:
 			if b.Limit >= 0 {
-				s.limits = append(s.limits, p.keys.tables[b.Limit].told[0])
+				s.limits = append(s.limits, p.keys.Told(b.Limit))
 			}
 			return false
 		case policy.Allowed:
 			allowed = 1
 			continue
 		}
-		e := p.keys.get(now, b)
+		e := p.keys.Get(now, b)
 		if b.Rule.Shadow {
-			s.shadows = append(s.shadows, shadow{s.request.Stream, b.Rule.Limit.Name, e.key, b.Cost})
+			s.shadows = append(s.shadows, shadow{s.request.Stream, b.Rule.Limit.Name, e.Key, b.Cost})
 			continue
 		}
-		s.limits = append(s.limits, e.told)
-		p.bound = append(p.bound, e.key)
-		p.demands = append(p.demands, e.key.Demand(b.Cost))
+		s.limits = append(s.limits, e.Told)
+		p.bound = append(p.bound, e.Key)
+		p.demands = append(p.demands, e.Key.Demand(b.Cost))
 	}
 	p.meters.allowed += allowed
 	return true

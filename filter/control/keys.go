@@ -1,31 +1,43 @@
-package plugin
+package control
 
 import (
+	"slices"
 	"strings"
 
-	"sluice/filter/control"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
 	"sluice/shared/ratefields"
 	"sluice/shared/wire"
 )
 
-// keys holds what a worker knows of keys: up to so many, the one used longest ago goes first. One that a paused request
+// Keys holds what a worker knows of keys: up to so many, the one used longest ago goes first. One that a paused request
 // needs stays, so that it may hold a little more for a moment.
-type keys struct {
-	client *control.Client
+type Keys struct {
+	client *Client
 	policy *policy.Policy
 	max    int
 	// tables holds one for each of the policy's limits, in their order.
 	tables []*table
 	// newest and oldest are the ends of the list of all, by last use.
-	newest, oldest *entry
+	newest, oldest *Entry
 	n              int
 	// sweep is the next entry, on the way from the oldest to the newest, that a new policy has yet to reach; unswept is
 	// how many there are at most.
-	sweep   *entry
+	sweep   *Entry
 	unswept int
 }
+
+// NewKeys gives a client's keys, without a policy yet: SetPolicy has to follow. It holds at most so many.
+func NewKeys(client *Client, most int) *Keys { return &Keys{client: client, max: most} }
+
+// SetMost changes how many keys are held at most.
+func (t *Keys) SetMost(most int) { t.max = most }
+
+// Len is how many keys are known.
+func (t *Keys) Len() int { return t.n }
+
+// Told gives what clients are told of a limit's own rule, by its index.
+func (t *Keys) Told(limit int) *ratefields.Limit { return t.tables[limit].told[0] }
 
 // table holds the keys of one limit. A limit that is gone is nil, and its keys go.
 type table struct {
@@ -33,24 +45,25 @@ type table struct {
 	limit  *policy.Limit
 	// told is what clients are told of the limit's own rule, and of those of its plans.
 	told  []*ratefields.Limit
-	byKey map[string]*entry
+	byKey map[string]*Entry
 }
 
 // sweepStep is how many keys a tick takes over to a new policy. All at once would hold up the requests of the worker: 46 ms
 // for 100,000 keys.
 const sweepStep = 2000
 
-type entry struct {
-	key *control.Key
+// Entry is a key that the worker knows, and what clients are told of its limit. It is valid until the next call of Keys.
+type Entry struct {
+	Key  *Key
+	Told *ratefields.Limit
 	// table is the one that holds it.
 	table        *table
-	newer, older *entry
+	newer, older *Entry
 	bound        string // its name in the table
-	told         *ratefields.Limit
 }
 
-// get gives the key of a limit, made now where it is not known. The text may be lent.
-func (t *keys) get(now instant.Instant, b *policy.Bound) *entry {
+// Get gives the key of a limit, made now where it is not known. The text may be lent.
+func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	in := t.tables[b.Limit]
 	if e := in.byKey[b.Key]; e != nil {
 		e.follow(now, b.Rule)
@@ -58,9 +71,9 @@ func (t *keys) get(now instant.Instant, b *policy.Bound) *entry {
 		return e
 	}
 	text := strings.Clone(b.Key)
-	e := &entry{
-		key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, b.Rule),
-		table: in, bound: text, told: in.tell(b.Rule),
+	e := &Entry{
+		Key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, b.Rule),
+		table: in, bound: text, Told: in.tell(b.Rule),
 	}
 	t.shrink()
 	in.byKey[text] = e
@@ -70,7 +83,7 @@ func (t *keys) get(now instant.Instant, b *policy.Bound) *entry {
 }
 
 // touch counts an entry as used now.
-func (t *keys) touch(e *entry) {
+func (t *Keys) touch(e *Entry) {
 	if t.newest != e {
 		t.unlink(e)
 		t.link(e)
@@ -78,10 +91,10 @@ func (t *keys) touch(e *entry) {
 }
 
 // follow puts the key under the rule that holds for it now.
-func (e *entry) follow(now instant.Instant, rule policy.Rule) {
-	if !rule.Same(e.key.Admission.Rule()) {
-		e.key.Admission.SetRule(now, rule)
-		e.told = e.table.tell(rule)
+func (e *Entry) follow(now instant.Instant, rule policy.Rule) {
+	if !rule.Same(e.Key.Admission.Rule()) {
+		e.Key.Admission.SetRule(now, rule)
+		e.Told = e.table.tell(rule)
 	}
 }
 
@@ -95,7 +108,7 @@ func (in *table) tell(rule policy.Rule) *ratefields.Limit {
 	return ratefields.New(in.policy, rule)
 }
 
-func (t *keys) link(e *entry) {
+func (t *Keys) link(e *Entry) {
 	e.newer, e.older = nil, t.newest
 	if t.newest == nil {
 		t.oldest = e
@@ -105,7 +118,7 @@ func (t *keys) link(e *entry) {
 	t.newest = e
 }
 
-func (t *keys) unlink(e *entry) {
+func (t *Keys) unlink(e *Entry) {
 	if t.sweep == e {
 		t.sweep = e.newer
 	}
@@ -123,11 +136,11 @@ func (t *keys) unlink(e *entry) {
 }
 
 // shrink makes room for one more. A few at a time: a key in use is passed over, and counts as used now.
-func (t *keys) shrink() {
+func (t *Keys) shrink() {
 	const tries = 16
 	for i := 0; i < tries && t.n >= t.max && t.oldest != nil; i++ {
 		e := t.oldest
-		if e.key.InUse() {
+		if e.Key.InUse() {
 			t.touch(e)
 			continue
 		}
@@ -135,16 +148,16 @@ func (t *keys) shrink() {
 	}
 }
 
-func (t *keys) drop(e *entry) {
-	t.client.Drop(e.key)
+func (t *Keys) drop(e *Entry) {
+	t.client.Drop(e.Key)
 	t.unlink(e)
 	delete(e.table.byKey, e.bound)
 	t.n--
 }
 
-// setPolicy goes over to another policy: keys of limits that count the same as before stay, the others go. A key is taken
+// SetPolicy goes over to another policy: keys of limits that count the same as before stay, the others go. A key is taken
 // over when it is next used, or by the sweep.
-func (t *keys) setPolicy(p *policy.Policy) {
+func (t *Keys) SetPolicy(p *policy.Policy) {
 	old, tables := t.policy, t.tables
 	t.policy, t.tables = p, make([]*table, len(p.Limits))
 	before := map[string]int{}
@@ -159,7 +172,7 @@ func (t *keys) setPolicy(p *policy.Policy) {
 		if there && sameCount(old, &old.Limits[j], p, l) {
 			t.tables[i], tables[j] = tables[j], nil
 		} else {
-			t.tables[i] = &table{byKey: map[string]*entry{}}
+			t.tables[i] = &table{byKey: map[string]*Entry{}}
 		}
 		t.tables[i].setLimit(p, l)
 	}
@@ -179,8 +192,10 @@ func (in *table) setLimit(p *policy.Policy, l *policy.Limit) {
 	}
 }
 
-// tick takes up to step more keys over to a new policy.
-func (t *keys) tick(now instant.Instant, step int) {
+// Tick takes some more keys over to a new policy.
+func (t *Keys) Tick(now instant.Instant) { t.tick(now, sweepStep) }
+
+func (t *Keys) tick(now instant.Instant, step int) {
 	for i := 0; i < step && t.sweep != nil && t.unswept > 0; i++ {
 		e := t.sweep
 		t.sweep = e.newer
@@ -189,7 +204,7 @@ func (t *keys) tick(now instant.Instant, step int) {
 			t.drop(e)
 			continue
 		}
-		rule := e.table.limit.Rule(e.key.Admission.Rule().Plan, e.bound)
+		rule := e.table.limit.Rule(e.Key.Admission.Rule().Plan, e.bound)
 		if rule.Unlimited {
 			t.drop(e)
 		} else {
@@ -203,6 +218,9 @@ func (t *keys) tick(now instant.Instant, step int) {
 // of other windows admission.Key.SetLimit keeps those that stay.
 func sameCount(oldPolicy *policy.Policy, before *policy.Limit, newPolicy *policy.Policy, after *policy.Limit) bool {
 	if before.Algorithm != after.Algorithm || len(before.Key) != len(after.Key) || oldPolicy.Domain != newPolicy.Domain {
+		return false
+	}
+	if !slices.Equal(before.Descriptor, after.Descriptor) {
 		return false
 	}
 	for i := range before.Key {

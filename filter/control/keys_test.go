@@ -1,4 +1,4 @@
-package plugin
+package control
 
 import (
 	"strconv"
@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"sluice/filter/control"
 	"sluice/filter/host/fake"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -45,16 +44,16 @@ func limits(t *rapid.T, version int) *policy.Policy {
 func TestKeysAgainstANaiveTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const most = 5
-		client := control.New(fake.New(1), control.Config{}, nil)
-		k := &keys{client: client, max: most}
+		client := New(fake.New(1), Config{}, nil)
+		k := NewKeys(client, most)
 		p := limits(rt, 0)
-		k.setPolicy(p)
+		k.SetPolicy(p)
 		var want twin
 		for version := range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 5).Draw(rt, "action") {
 			case 0:
 				p = limits(rt, version+1)
-				k.setPolicy(p)
+				k.SetPolicy(p)
 				var kept twin
 				for _, name := range want {
 					for i := range p.Limits {
@@ -72,7 +71,7 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(p.Limits)-1).Draw(rt, "limit")
 				text := strconv.Itoa(rapid.IntRange(0, 3).Draw(rt, "key"))
-				got := k.get(0, &policy.Bound{Limit: i, Key: text, Rule: p.Limits[i].Rule("", text)}).key
+				got := k.Get(0, &policy.Bound{Limit: i, Key: text, Rule: p.Limits[i].Rule("", text)}).Key
 				if got.Ref.Limit != p.Limits[i].Name || got.Ref.Key != text || got.Admission.Limit() != &p.Limits[i] {
 					rt.Fatalf("key %s/%s of %v", got.Ref.Limit, got.Ref.Key, got.Admission.Limit())
 				}
@@ -86,10 +85,10 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 		}
 		var got twin
 		for e := k.oldest; e != nil; e = e.newer {
-			if e.table.limit == nil || e.key.Admission.Limit() != e.table.limit {
-				rt.Fatalf("%s/%s is under a limit of another policy", e.key.Ref.Limit, e.key.Ref.Key)
+			if e.table.limit == nil || e.Key.Admission.Limit() != e.table.limit {
+				rt.Fatalf("%s/%s is under a limit of another policy", e.Key.Ref.Limit, e.Key.Ref.Key)
 			}
-			got = append(got, e.key.Ref.Limit+e.key.Ref.Key)
+			got = append(got, e.Key.Ref.Limit+e.Key.Ref.Key)
 		}
 		// What was evicted in favour of a key whose limit has gone since is not there either: a suffix of the twin's.
 		if len(got) > len(want) {
@@ -103,9 +102,9 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 	})
 }
 
-func checkKeys(t *rapid.T, k *keys, most int) {
+func checkKeys(t *rapid.T, k *Keys, most int) {
 	n := 0
-	var newer *entry
+	var newer *Entry
 	for e := k.newest; e != nil; e = e.older {
 		if e.newer != newer || e.table.byKey[e.bound] != e {
 			t.Fatalf("entry %s: broken links", e.bound)
