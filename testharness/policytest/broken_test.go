@@ -94,6 +94,32 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 			},
 		},
 		{
+			name: "does not tell the service of the plan", test: "TestScenarios/fake/plans", says: "want 200",
+			patches: []patch{{"filter/control/call.go", "KeyRef: k.Ref, Plan: k.plan(), ", "KeyRef: k.Ref, "}},
+		},
+		{
+			name: "does not know a key's override in the service", test: "TestScenarios/fake/overrides", says: "want 200",
+			patches: []patch{{"controlsvc/authority/authority.go", "l.Rule(ask.Plan, ask.Key)", "l.Rule(ask.Plan, \"\")"}},
+		},
+		{
+			name: "denies by a limit in shadow", test: "TestScenarios/fake/shadow", says: "want 200",
+			patches: []patch{{"filter/plugin/plugin.go", "if b.Rule.Shadow {", "if b.Rule.Shadow && len(p.bounds) > 9 {"}},
+		},
+		{
+			name: "charges a limit in shadow for what is denied", test: "TestScenarios/fake/shadow", says: "want 200",
+			patches: []patch{{
+				"filter/plugin/plugin.go", "\tp.meters.decided(out)\n", "\tp.meters.decided(out)\n\tp.shadows = append(p.shadows, s.shadows...)\n",
+			}},
+		},
+		{
+			name: "lets in who is allowed and blocked", test: "TestScenarios/fake/block-allow", says: "want 403",
+			patches: []patch{{"shared/policy/bind.go", "if b.on(p.Block) {", "if b.on(p.Block) && !b.on(p.Allow) {"}},
+		},
+		{
+			name: "takes any cost", test: "TestScenarios/fake/cost-header", says: "want 200",
+			patches: []patch{{"shared/policy/cost.go", "return min(max(1, n), m.Max)\n\t\t}\n\tcase", "return max(1, n)\n\t\t}\n\tcase"}},
+		},
+		{
 			name: "forgets no key", test: "TestMemoryIsFlat/strict", says: "are remembered, want at most",
 			patches: []patch{{"filter/plugin/keys.go", "i < tries && t.n >= t.max", "i < 0 && t.n >= t.max"}},
 		},

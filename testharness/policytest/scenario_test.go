@@ -50,12 +50,21 @@ func runners(t *testing.T) map[string]maker {
 // notOn are the scenarios that a runner cannot tell, and why.
 var notOn = map[string]map[string]string{
 	"emulator": {
-		"workers.txtar":       oneEmulator,
-		"boundary.txtar":      oneEmulator,
-		"two-limits.txtar":    oneEmulator,
-		"away-local.txtar":    oneEmulator,
-		"new-policy.txtar":    oneEmulator,
-		"lease-workers.txtar": oneEmulator,
+		"workers.txtar":          oneEmulator,
+		"boundary.txtar":         oneEmulator,
+		"two-limits.txtar":       oneEmulator,
+		"away-local.txtar":       oneEmulator,
+		"new-policy.txtar":       oneEmulator,
+		"lease-workers.txtar":    oneEmulator,
+		"cost-lease.txtar":       oneEmulator,
+		"override-changes.txtar": oneEmulator,
+		"overrides.txtar":        oneEmulator,
+		"plan-away.txtar":        oneEmulator,
+		"plan-changes.txtar":     oneEmulator,
+		"plans.txtar":            oneEmulator,
+		"shadow-enforce.txtar":   oneEmulator,
+		"shadow-percent.txtar":   oneEmulator,
+		"shadow-quiet.txtar":     oneEmulator,
 	},
 }
 

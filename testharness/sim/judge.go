@@ -123,5 +123,8 @@ func (r *run) allowed(name string, rate int) int64 {
 	if r.changed && name == r.scenario.Limits[0].Name && rate == 0 {
 		units = max(units, r.scenario.ChangeTo)
 	}
+	if name == r.scenario.Limits[0].Name && rate == 0 {
+		units = max(units, r.scenario.Paid)
+	}
 	return units
 }

@@ -28,6 +28,9 @@ type Scenario struct {
 	// Change is when the first limit's units are changed to ChangeTo; 0: never.
 	Change   time.Duration
 	ChangeTo int64
+	// Paid is what the first limit's first rate holds for requests of the plan "paid", about half of every tenant's; 0: there
+	// is no such plan. A window holds the larger of the two at most.
+	Paid int64
 	// Outage is when the first CutOff workers do not reach the service any more, for OutageFor; 0: never. CutOff 0: all.
 	Outage, OutageFor time.Duration
 	CutOff            int
@@ -132,6 +135,7 @@ func Draw(seed uint64) Scenario {
 	s.Faults = drawFaults(r)
 	s.drawSpending(r)
 	s.drawWaiting()
+	s.drawPlan()
 	if quiet { // a network that is next to nothing beside the drift of the clocks
 		s.Faults.Delay, s.Faults.Jitter, s.Faults.Drift = 0, 20*time.Microsecond, 999
 	}
@@ -176,6 +180,17 @@ func (s *Scenario) drawWaiting() {
 		most := min(2*l.Rates[0].Window, 2*time.Second)
 		l.MaxWait = time.Duration(r.Int64N(int64(most))).Truncate(time.Microsecond)
 	}
+}
+
+// drawPlan gives the first limit a plan that holds less or more, by chances of its own. Not where requests are held in their
+// order: what is in turn under one plan is denied under the other.
+func (s *Scenario) drawPlan() {
+	r := rand.New(rand.NewPCG(s.Seed, 0x91a2))
+	l := &s.Limits[0]
+	if l.Mode == limit.Async || l.MaxWait > 0 || r.IntN(3) > 0 {
+		return
+	}
+	s.Paid = max(l.RequestCost(), 1+r.Int64N(3*l.Rates[0].Units))
 }
 
 // longestWait is for how long a request may wait at most: until the last moment to be held, and for an answer then.
@@ -227,6 +242,7 @@ func (s Scenario) Smaller() []Scenario {
 	change(func(s *Scenario) { s.Workers = max(1, s.Workers-1) })
 	change(func(s *Scenario) { s.Tenants = max(1, s.Tenants-1) })
 	change(func(s *Scenario) { s.Change, s.ChangeTo = 0, 0 })
+	change(func(s *Scenario) { s.Paid = 0 })
 	for i := range s.Limits {
 		change(func(s *Scenario) { s.Limits[i].MaxWait = 0 })
 	}
@@ -261,9 +277,9 @@ func (s Scenario) String() string {
 		}
 		limits = append(limits, one)
 	}
-	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], change %v to %d, outage of %d at %v for %v, "+
+	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], paid %d, change %v to %d, outage of %d at %v for %v, "+
 		"faults %+v, mutation %q",
-		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Change, s.ChangeTo,
+		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Paid, s.Change, s.ChangeTo,
 		s.CutOff, s.Outage, s.OutageFor, s.Faults, s.Mutation)
 }
 

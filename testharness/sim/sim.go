@@ -112,6 +112,12 @@ func (s Scenario) policy(change int) *policy.Policy {
 		p.Limits[0].Rates = slices.Clone(p.Limits[0].Rates)
 		p.Limits[0].Rates[0].Units = s.ChangeTo
 	}
+	if s.Paid > 0 {
+		paid := slices.Clone(p.Limits[0].Rates)
+		paid[0].Units = s.Paid
+		p.Identities = append(p.Identities, policy.Identity{Name: "tier", Source: policy.FromHeader, Header: "x-tier"})
+		p.Limits[0].Plans, p.Limits[0].PlanBy = []policy.Exception{{Name: "paid", Rates: paid}}, 2
+	}
 	return p
 }
 

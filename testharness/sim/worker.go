@@ -45,6 +45,7 @@ type worker struct {
 type stream struct {
 	id      host.ContextID
 	tenant  string
+	paid    bool // of that plan
 	arrived instant.Instant
 	bound   []boundKey
 	paused  bool
@@ -101,6 +102,9 @@ func (w *worker) arrive(tenant string) {
 	}
 	w.lastStream++
 	s := &stream{id: w.lastStream, tenant: tenant, arrived: w.run.world.now}
+	if w.run.scenario.Paid > 0 {
+		s.paid = w.ids.IntN(2) == 0
+	}
 	for _, l := range w.policy.Limits {
 		s.bound = append(s.bound, boundKey{l.Name, keyOf(l, tenant)})
 	}
@@ -184,6 +188,8 @@ func (w *worker) RequestHeader(name string) (string, int) {
 		return "", 0
 	case name == "x-tenant-id":
 		return w.current.tenant, 1
+	case name == "x-tier" && w.current.paid:
+		return "paid", 1
 	case name == ":authority":
 		return "shop", 1
 	case name == ":path":
