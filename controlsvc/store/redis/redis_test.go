@@ -39,6 +39,13 @@ func open(t testing.TB, url string) *Store {
 	return openConfig(t, Config{URL: url})
 }
 
+// openPatiently gives a store for the suite, which sends a thousand operations at once, to a machine that has other work too.
+func openPatiently(t testing.TB, url string) *Store {
+	t.Helper()
+	const patience = 30 * time.Second
+	return openConfig(t, Config{URL: url, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
+}
+
 var began = time.Now()
 
 func clock() instant.Instant { return instant.Instant(time.Since(began).Microseconds()) }
@@ -63,7 +70,7 @@ func TestStore(t *testing.T) {
 	server := startServer(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
-		s := open(t, server.URL())
+		s := openPatiently(t, server.URL())
 		empty(t, s)
 		return storetest.Harness{Store: s, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
 	})
@@ -76,7 +83,7 @@ func TestStoreWithClock(t *testing.T) {
 	server := startServer(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
-		s := open(t, server.URL())
+		s := openPatiently(t, server.URL())
 		empty(t, s)
 		return s.withClock(t)
 	})
@@ -169,7 +176,7 @@ func TestStoreOnCluster(t *testing.T) {
 	url := startCluster(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
-		s := open(t, url)
+		s := openPatiently(t, url)
 		empty(t, s)
 		return storetest.Harness{Store: s, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
 	})
