@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"encoding/base64"
 	"errors"
 	"strconv"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"sluice/filter/control"
 	"sluice/shared/jsontext"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
 )
 
 // config is the plugin's configuration.
@@ -15,6 +18,10 @@ type config struct {
 	control.Config
 	// maxKeys bounds the keys that a worker remembers; the one used longest ago goes first.
 	maxKeys int
+	// denyWithoutPolicy has requests denied until there is a policy; without, they pass.
+	denyWithoutPolicy bool
+	// firstPolicy is in force until the service has sent one; nil: none is.
+	firstPolicy *policy.Policy
 }
 
 func defaultConfig() config {
@@ -53,6 +60,25 @@ var settings = []struct {
 		n, err := v.Whole(1, 1_000_000)
 		c.MaxPaused = n
 		return err
+	}},
+	{"without_policy", func(c *config, v jsontext.Value) error {
+		if v.Kind != jsontext.String || v.Text != "allow" && v.Text != "deny" {
+			return errors.New("is " + v.Describe() + `, want "allow" or "deny"`)
+		}
+		c.denyWithoutPolicy = v.Text == "deny"
+		return nil
+	}},
+	{"first_policy", func(c *config, v jsontext.Value) error {
+		compiled, err := base64.StdEncoding.DecodeString(v.Text)
+		if v.Kind != jsontext.String || err != nil || len(compiled) == 0 {
+			return errors.New("is " + v.Describe() + ", want what `sluice compile` prints")
+		}
+		response, err := wire.ParseGetPolicyResponse(compiled)
+		if err != nil {
+			return err
+		}
+		c.firstPolicy = response.Policy
+		return nil
 	}},
 }
 

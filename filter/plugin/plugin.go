@@ -85,6 +85,7 @@ func (p *Plugin) Start(configuration []byte) bool {
 	if p.client != nil { // configured anew; what is under way goes on
 		p.client.SetConfig(c.Config)
 		p.keys.SetMost(c.maxKeys)
+		p.adoptFirst()
 		return true
 	}
 	p.meters.define(p.proxy)
@@ -93,8 +94,16 @@ func (p *Plugin) Start(configuration []byte) bool {
 	if p.latest.policy != nil && p.latest.cluster == c.Cluster {
 		p.client.Adopt(p.latest.policy)
 	}
+	p.adoptFirst()
 	p.proxy.SetTick(idleTick)
 	return true
+}
+
+// adoptFirst puts the configuration's policy in force where there is no other one.
+func (p *Plugin) adoptFirst() {
+	if p.config.firstPolicy != nil && p.client.Policy() == nil {
+		p.client.Adopt(p.config.firstPolicy)
+	}
 }
 
 // Tick enforces deadlines, and publishes the counts.
@@ -146,9 +155,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 		inForce = p.client.Policy()
 	}
 	if inForce == nil {
-		// Without a policy nobody knows what to limit; nothing is held up for it.
-		p.meters.noPolicy++
-		return host.Proceed
+		return p.withoutPolicy(id)
 	}
 	now := p.proxy.Now()
 	p.client.Release(now)
@@ -161,6 +168,17 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	action := p.decide(now, p.newStream(id))
 	p.decideShadows()
 	return action
+}
+
+// withoutPolicy does what the configuration says while nobody knows what to limit. Nothing is held up for it: the service may
+// be away for long.
+func (p *Plugin) withoutPolicy(id host.ContextID) host.Action {
+	p.meters.noPolicy++
+	if !p.config.denyWithoutPolicy {
+		return host.Proceed
+	}
+	p.deny(id, nil, p.isGRPC(), admission.Output{Verdict: admission.Deny, Demand: -1, Unavailable: true, RetryAfter: time.Second})
+	return host.Pause
 }
 
 // gather makes the bounds of a request what is to be decided; false where it is blocked.
@@ -293,23 +311,27 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 		p.shadows = append(p.shadows, s.shadows...)
 		return host.Proceed
 	}
-	out.RetryAfter += ratefields.Jitter(s.limits, out, p.proxy.Random)
-	status, grpcStatus := ratefields.Status(s.limits, out)
+	p.deny(s.request.Stream, s.limits, s.grpc, out)
+	return host.Pause
+}
+
+// deny answers a request in the upstream's place.
+func (p *Plugin) deny(id host.ContextID, limits []*ratefields.Limit, grpc bool, out admission.Output) {
+	out.RetryAfter += ratefields.Jitter(limits, out, p.proxy.Random)
+	status, grpcStatus := ratefields.Status(limits, out)
 	p.fields = p.fields[:0]
 	var body string
-	if s.grpc {
+	if grpc {
 		body = ratefields.Message(out) // it becomes grpc-message
 	} else {
 		var kind string
-		body, kind = ratefields.Body(s.limits, out)
+		body, kind = ratefields.Body(limits, out)
 		p.fields = append(p.fields, host.Header{"content-type", kind})
 		grpcStatus = -1
 	}
-	ratefields.Each(s.limits, out, p.addField)
-	id := s.request.Stream
-	p.dropStream(id)
+	ratefields.Each(limits, out, p.addField)
+	p.dropStream(id) // the answer passes by ResponseHeaders, and says it all already
 	p.proxy.Respond(id, status, p.fields, body, grpcStatus)
-	return host.Pause
 }
 
 // ResponseHeaders tells an admitted request's client of its limits, as of the decision: a reset that is too late by what the

@@ -1,6 +1,8 @@
 package plugin_test
 
 import (
+	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +196,42 @@ func TestStories(t *testing.T) {
 		r := w.get("acme")
 		w.want(r, "passed")
 		w.wantMetric("sluice.no_policy", 1)
+	})
+
+	scenario(t, "without a policy requests are denied, where the configuration says so", func(t *testing.T, w *world) {
+		w.worker().start(`{"without_policy":"deny"}`)
+		r := w.get("acme")
+		w.want(r, "503")
+		if o := w.worker().outcome(r); !strings.Contains(o.body, `"error":"rate_limit_unavailable"`) || !slices.Contains(o.headers, host.Header{"retry-after", "1"}) {
+			t.Errorf("body %s, headers %v", o.body, o.headers)
+		}
+		grpc := w.worker().request(append(get("acme"), host.Header{"content-type", "application/grpc"}), nil)
+		if o := w.worker().outcome(grpc); o.grpcStatus != 14 {
+			t.Errorf("grpc-status %d, want 14", o.grpcStatus)
+		}
+		w.wantMetric("sluice.no_policy", 2)
+		w.with(shop("v1", limit.Deny, rate(3, time.Second)))
+		r = w.get("acme")
+		w.serve()
+		w.want(r, "passed")
+	})
+
+	scenario(t, "the configuration's policy is in force until the service has sent another", func(t *testing.T, w *world) {
+		first := shop("v0", limit.Local, rate(2, time.Second))
+		compiled := wire.AppendGetPolicyResponse(nil, &wire.GetPolicyResponse{Version: "v0", Policy: first})
+		if !w.worker().start(`{"first_policy":"` + base64.StdEncoding.EncodeToString(compiled) + `"}`) {
+			t.Fatalf("the configuration was refused: %q", w.worker().log())
+		}
+		for _, want := range []string{"passed", "passed", "429"} { // the service does not answer: local decides
+			r := w.get("acme")
+			w.advance(timeout + tick)
+			w.want(r, want)
+		}
+		w.wantMetric("sluice.no_policy", 0)
+		w.with(shop("v1", limit.Deny, rate(0, time.Second)))
+		r := w.get("beta")
+		w.serve()
+		w.want(r, "429")
 	})
 
 	scenario(t, "a request that no limit binds passes", func(t *testing.T, w *world) {
