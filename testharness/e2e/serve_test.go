@@ -87,6 +87,9 @@ func startService(address string) error {
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return err
 	}
+	if err := os.WriteFile(filepath.Join(fleet.directory, "hash.key"), []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+		return err
+	}
 	store := "memory"
 	if current.store == onRedis {
 		store = current.redis.URL()
