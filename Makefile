@@ -120,6 +120,10 @@ bench-memory: build ## Envoy's memory over a million requests of a hundred thous
 	go build -o .cache/bin/bench ./testharness/load/bench
 	.cache/bin/bench -memory -write docs/benchmarks.md
 
+.PHONY: docs-algorithms
+docs-algorithms: ## what the algorithms cost in Redis and what they admit, into docs/algorithms.md and its plot
+	go run ./testharness/load/algorithms -write docs/algorithms.md -plot docs/algorithms.svg
+
 .PHONY: bench-go
 bench-go: $(BENCHSTAT) ## the Go benchmarks, BENCH_COUNT (10) runs; compared with BENCH_OLD where that file is
 	mkdir -p .cache/bench

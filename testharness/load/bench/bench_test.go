@@ -71,24 +71,6 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestSection(t *testing.T) {
-	text := "# Figures\n"
-	for _, step := range []struct{ name, body string }{{"a", "one"}, {"b", "two"}, {"a", "three"}} {
-		var err error
-		if text, err = section(text, step.name, step.body); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const want = "# Figures\n\n<!-- a: written by `make bench` -->\n\nthree\n\n<!-- end of a -->\n\n" +
-		"<!-- b: written by `make bench` -->\n\ntwo\n\n<!-- end of b -->\n"
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Error(diff)
-	}
-	if _, err := section(strings.Replace(want, "<!-- end of a -->", "", 1), "a", "x"); err == nil {
-		t.Error("a section without an end is replaced")
-	}
-}
-
 // TestTable: a machine that is twice as slow in one round changes neither ratios nor differences' meaning.
 func TestTable(t *testing.T) {
 	all := []contender{{name: plainName}, {name: leaseName, service: &rig.Process{}}, {name: globalName, service: &rig.Process{}}}

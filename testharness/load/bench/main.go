@@ -17,7 +17,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sluice/testharness/load/document"
 )
+
+// target is what runs this program.
+const target = "bench"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -109,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.write == "" {
 		return nil
 	}
-	return writeSection(o.write, name, text)
+	return document.Write(o.write, name, target, text)
 }
 
 func writeGoTable(o options) error {
@@ -117,7 +122,7 @@ func writeGoTable(o options) error {
 	if err != nil {
 		return err
 	}
-	return writeSection(o.write, "Go benchmarks", "```text\n"+strings.TrimSpace(string(text))+"\n```\n")
+	return document.Write(o.write, "Go benchmarks", target, "```text\n"+strings.TrimSpace(string(text))+"\n```\n")
 }
 
 // how says what was done.

@@ -1,4 +1,5 @@
-package main
+// Package document writes measured figures into Markdown files, each set between marks of its own.
+package document
 
 import (
 	"errors"
@@ -7,9 +8,10 @@ import (
 	"strings"
 )
 
-// section replaces what is between the marks of a name in a Markdown text, or adds both at its end.
-func section(text, name, body string) (string, error) {
-	begin, end := "<!-- "+name+": written by `make bench` -->\n", "<!-- end of "+name+" -->\n"
+// Section replaces what is between the marks of a name in a Markdown text, or adds both at its end. The marks say which
+// make target writes it.
+func Section(text, name, target, body string) (string, error) {
+	begin, end := "<!-- "+name+": written by `make "+target+"` -->\n", "<!-- end of "+name+" -->\n"
 	block := begin + "\n" + strings.TrimSpace(body) + "\n\n" + end
 	before, rest, found := strings.Cut(text, begin)
 	if !found {
@@ -25,13 +27,13 @@ func section(text, name, body string) (string, error) {
 	return before + block + after, nil
 }
 
-// writeSection does so in a file, which is made where it is not there.
-func writeSection(file, name, body string) error {
+// Write does so in a file, which is made where it is not there.
+func Write(file, name, target, body string) error {
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return fmt.Errorf("reading a document: %w", err)
 	}
-	text, err := section(string(old), name, body)
+	text, err := Section(string(old), name, target, body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
