@@ -1,8 +1,12 @@
 package oracle_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"sluice/testharness/oracle"
 )
@@ -99,4 +103,43 @@ func TestBand(t *testing.T) {
 	}
 	b.Reset()
 	units("after a reset", b.Free(60*sec, 20, 1), 16, 16)
+}
+
+// What the limiter with buckets says is within the band that is allowed: never more than exact, and 1/128 of a window late at
+// most.
+func TestBucketsAreWithinTheBand(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := oracle.Rate{Units: rapid.Int64Range(1, 12).Draw(t, "L"), Window: 128 * milli}
+		buckets, band := oracle.NewBuckets(128, rate), oracle.NewBand(128, rate)
+		numbers := map[int]int{} // the band's, by the limiter's
+		now := 1000 * sec
+		for range 40 {
+			now += time.Duration(rapid.IntRange(0, 20_000).Draw(t, "µs")) * time.Microsecond
+			if len(numbers) > 0 && rapid.IntRange(0, 3).Draw(t, "settle") == 0 {
+				number := rapid.SampledFrom(slices.Sorted(maps.Keys(numbers))).Draw(t, "grant")
+				uses := []oracle.Use{{At: now, Units: rapid.Int64Range(0, 4).Draw(t, "used")}}
+				unused := rapid.Int64Range(0, 4).Draw(t, "unused")
+				buckets.Settle(number, uses, unused)
+				band.Settle(numbers[number], uses, unused)
+				delete(numbers, number)
+				continue
+			}
+			want, least := rapid.Int64Range(3, 12).Draw(t, "want"), rapid.Int64Range(1, 3).Draw(t, "least")
+			free := band.Free(now, want, least)
+			grant := buckets.Reserve(now, "a", want, least, time.Duration(rapid.IntRange(0, 9).Draw(t, "ttl"))*milli, 0)
+			if !free.Holds(grant.Units) {
+				t.Fatalf("at %v: %d units of %d by %d, allowed %+v", now, grant.Units, want, least, free)
+			}
+			if grant.Units > 0 {
+				numbers[grant.Number] = band.Granted("a", grant.Units, grant.End)
+			}
+			if at, ok := band.FirstFree(now, least); grant.Denied && !grant.Never && (!ok || !at.Holds(grant.RetryAt)) {
+				t.Fatalf("at %v: %d are free at %v, allowed %+v", now, least, grant.RetryAt, at)
+			}
+			state := buckets.States(now)[0]
+			if left, in := band.Remaining(now, 0), band.ResetIn(now, 0); !left.Holds(state.Remaining) || !in.Holds(state.Reset) {
+				t.Fatalf("at %v: %+v, allowed %+v, %+v", now, state, left, in)
+			}
+		}
+	})
 }
