@@ -181,11 +181,21 @@ PROTO := shared/proto
 PROTO_TOOLS := $(BUF) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 
 .PHONY: generate
-generate: $(PROTO_TOOLS) ## Go from shared/proto
+generate: $(PROTO_TOOLS) generate-schema ## Go from shared/proto, and the JSON Schema of policies
 	cd $(PROTO) && PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CURDIR)/$(BUF) generate
 
+SCHEMA := envoy/policies/policy.schema.json
+
+.PHONY: generate-schema
+generate-schema:
+	go run ./controlsvc schema > $(SCHEMA)
+
+.PHONY: check-schema
+check-schema:
+	go run ./controlsvc schema | diff $(SCHEMA) - || { echo 'make check-schema: run `make generate-schema` and commit what it changes' >&2; exit 1; }
+
 .PHONY: check-generated
-check-generated: $(PROTO_TOOLS) ## the protocol's style, and that its Go is fresh
+check-generated: $(PROTO_TOOLS) check-schema ## the protocol's style, and that its Go and the JSON Schema are fresh
 	cd $(PROTO) && $(CURDIR)/$(BUF) lint && $(CURDIR)/$(BUF) format --diff --exit-code
 	rm -rf .cache/generated
 	cd $(PROTO) && PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CURDIR)/$(BUF) generate -o $(CURDIR)/.cache/generated

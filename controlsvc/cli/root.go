@@ -77,7 +77,8 @@ func newRoot(p Process) *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), p.LookupEnv) },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(p), newValidate(p), newDemo(p), newExplain(p), newCompile(p), newTest(p), newSimulate(p), newVersion(p))
+	root.AddCommand(newServe(p), newValidate(p), newSchema(p), newDemo(p), newExplain(p), newCompile(p), newTest(p), newSimulate(p),
+		newVersion(p))
 	return root
 }
 

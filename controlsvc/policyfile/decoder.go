@@ -27,6 +27,8 @@ type decoder struct {
 	// visited counts the values that were read; stopped says that no more should be.
 	visited int
 	stopped bool
+	// onFields, where it is set, hears which fields each mapping may have: the schema's test.
+	onFields func(path string, known []string)
 	// hasHashKey: the policy says where the key is that identities are hashed by.
 	hasHashKey bool
 }
@@ -128,6 +130,9 @@ func (d *decoder) entries(v value, want string) ([]entry, bool) {
 // fields reads a mapping with the given fields, those that end in "!" being required. What has an error is told, and is
 // not in the result.
 func (d *decoder) fields(v value, want string, known ...string) (map[string]value, bool) {
+	if d.onFields != nil {
+		d.onFields(v.path, known)
+	}
 	entries, ok := d.entries(v, want)
 	if !ok {
 		return nil, false
