@@ -107,7 +107,7 @@ func TestWatchTellsOfAFileThatIs(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "policy.yaml")
 		put(t, path, "one")
 		w := watch(t, path)
-		w.until("", func() { os.Remove(path); put(t, path+".other", ""); os.Remove(path) })
+		w.until("", func() { put(t, path, "one"); os.Remove(path) })
 		w.until("two", func() { put(t, path, "two") })
 	})
 	t.Run("mounted by Kubernetes", func(t *testing.T) {
