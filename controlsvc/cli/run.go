@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/policyfile"
+	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
 	"sluice/controlsvc/telemetry"
 )
@@ -35,6 +37,7 @@ type serving struct {
 	logger    *slog.Logger
 	metrics   *telemetry.Metrics
 	authority *authority.Authority
+	replica   *replica.Replica
 	readiness *readiness
 	rpc       *rpc.Server
 	http      *http.Server
@@ -75,8 +78,12 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	s.authority.SetPolicy(loaded)
 	metrics.Policy(loaded)
 	s.readiness = &readiness{authority: s.authority, store: store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
+	s.replica = replica.New(replica.Config{
+		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
+		Timeout: o.callTimeout * 3 / 4, // its limits' on_unavailable decides before the call's deadline does
+	})
 	s.rpc = rpc.New(rpc.Config{
-		Authority: s.authority, Observer: metrics, Logger: logger,
+		Authority: s.authority, Observer: metrics, Logger: logger, Replica: s.replica, Random: rand.Uint64,
 		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig,
 	})
 	metrics.Watch(s.authority.Owed, s.rpc.InFlight)
@@ -112,6 +119,9 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 		}
 		failures <- err
 	})
+	deciding, decided := context.WithCancel(context.WithoutCancel(ctx)) // until nobody asks any more
+	defer decided()
+	all.Go(func() { s.replica.Run(deciding, p.After) })
 	all.Go(func() { s.readiness.attend(attended, p.After, s.rpc.SetServing) })
 	all.Go(func() {
 		err := policyfile.Watch(attended, s.options.policy, p.After, func() {
@@ -142,7 +152,9 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 	cancel()
 	s.readiness.stopping.Store(true)
 	s.logger.Info("stopping", "within", s.options.shutdownTimeout.String())
-	if cut := s.stop(context.WithoutCancel(ctx)); cut != nil {
+	cut := s.stop(context.WithoutCancel(ctx))
+	decided()
+	if cut != nil {
 		return errors.Join(err, cut)
 	}
 	all.Wait()
@@ -158,6 +170,7 @@ func (s *serving) stop(ctx context.Context) error {
 	if cut := s.rpc.Stop(ctx); cut != nil {
 		err = fmt.Errorf("calls under way were cut off after %v", s.options.shutdownTimeout)
 	}
+	s.replica.Stop()
 	if s.http.Shutdown(ctx) != nil {
 		s.http.Close()
 	}

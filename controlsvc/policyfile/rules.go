@@ -99,7 +99,7 @@ func (d *decoder) rules(l *policy.Limit, f map[string]value, identities map[stri
 	if n := len(l.AllRates()); n > limit.MaxRates {
 		d.fail(f["rates"], "have %d different windows, those of plans and overrides among them, want at most %d", n, limit.MaxRates)
 	}
-	if l.Unlimited && len(l.Plans)+len(l.Overrides)+len(l.Block) == 0 {
+	if l.Unlimited && len(l.Plans)+len(l.Overrides)+len(l.Block)+len(l.Descriptor) == 0 {
 		d.fail(f["rates"], "are unlimited for everybody, want plans or overrides that are not")
 	}
 }

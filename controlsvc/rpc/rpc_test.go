@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -23,8 +24,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
 	"sluice/controlsvc/store/memory"
+	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -37,12 +40,23 @@ type observed struct {
 	mu              sync.Mutex
 	codes           []codes.Code
 	sheds, panicked int
+	answered        []string
 }
 
 func (o *observed) Synced(code codes.Code) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.codes = append(o.codes, code)
+}
+
+func (o *observed) Answered(limit string, denied bool, source admission.Source) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	result := " admitted "
+	if denied {
+		result = " denied "
+	}
+	o.answered = append(o.answered, limit+result+source.String())
 }
 
 func (o *observed) Shed() {
@@ -92,6 +106,11 @@ func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority
 	w.authority = authority.New(authority.Config{Store: store, Now: now, Random: func() uint64 { return 7 }})
 	w.authority.SetPolicy(testPolicy)
 	config.Authority, config.Observer, config.Logger = w.authority, w.observed, slog.New(slog.DiscardHandler)
+	decisions := replica.New(replica.Config{
+		Authority: w.authority, Now: now, Random: rand.Uint64, Logger: config.Logger, Workers: 2,
+	})
+	go decisions.Run(t.Context(), time.After)
+	config.Replica, config.Random = decisions, rand.Uint64
 	w.server = rpc.New(config)
 	listener := bufconn.Listen(1 << 16)
 	done := make(chan error, 1)

@@ -1,5 +1,5 @@
-// Package rpc is the service's gRPC face: sluice.v1.Control for the filter, health and reflection for operators. It
-// bounds what a caller can make the service do.
+// Package rpc is the service's gRPC face: sluice.v1.Control for the filter, envoy.service.ratelimit.v3 for Envoy's own,
+// health and reflection for operators. It bounds what a caller can make the service do.
 package rpc
 
 import (
@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -20,6 +21,8 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/replica"
+	"sluice/shared/admission"
 	sluicev1 "sluice/shared/proto/sluice/v1"
 	"sluice/shared/wire"
 )
@@ -30,6 +33,8 @@ type Observer interface {
 	Synced(code codes.Code)
 	// Shed counts calls that were refused because too many were under way.
 	Shed()
+	// Answered counts calls of ShouldRateLimit, once for each of their limits that denied, or under which they were admitted.
+	Answered(limit string, denied bool, source admission.Source)
 	// Panicked counts calls that panicked, which is a bug.
 	Panicked()
 }
@@ -39,6 +44,10 @@ type Config struct {
 	Authority *authority.Authority
 	Observer  Observer
 	Logger    *slog.Logger
+	// Replica decides what Envoy's own rate limit filter asks; nil: nobody answers that. Random draws what Retry-After is
+	// lengthened by.
+	Replica *replica.Replica
+	Random  func() uint64
 	// CallTimeout bounds each call, the store's part of it included; 0: DefaultCallTimeout.
 	CallTimeout time.Duration
 	// MaxInFlight is how many calls may be under way; one more is refused with RESOURCE_EXHAUSTED. 0: DefaultMaxInFlight.
@@ -102,6 +111,11 @@ func New(config Config) *Server {
 	s.grpc = grpc.NewServer(options...)
 	c := &control{authority: config.Authority}
 	s.grpc.RegisterService(describe(c, config.Observer), c)
+	if config.Replica != nil {
+		ratelimitv3.RegisterRateLimitServiceServer(s.grpc, &rateLimits{
+			authority: config.Authority, replica: config.Replica, observer: config.Observer, random: config.Random,
+		})
+	}
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.SetServing(false)
@@ -116,6 +130,9 @@ func (s *Server) SetServing(serving bool) {
 	}
 	s.health.SetServingStatus("", status)
 	s.health.SetServingStatus(sluicev1.Control_ServiceDesc.ServiceName, status)
+	if s.config.Replica != nil {
+		s.health.SetServingStatus(ratelimitv3.RateLimitService_ServiceDesc.ServiceName, status)
+	}
 }
 
 // InFlight is how many calls are under way.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
 
+	"sluice/shared/admission"
 	"sluice/shared/policy"
 )
 
@@ -24,6 +25,7 @@ type Metrics struct {
 	registry  *prometheus.Registry
 	syncs     *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+	answered  *prometheus.CounterVec
 	rollbacks prometheus.Counter
 	leaked    prometheus.Counter
 	sheds     prometheus.Counter
@@ -35,8 +37,9 @@ type Metrics struct {
 	store     *prometheus.HistogramVec
 	storeErrs *prometheus.CounterVec
 
-	mu     sync.RWMutex
-	labels map[string]decided
+	mu      sync.RWMutex
+	labels  map[string]decided
+	answers map[answer]prometheus.Counter
 }
 
 // decided is a limit's counters.
@@ -55,6 +58,10 @@ func NewMetrics() *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_decisions_total",
 			Help: "Requests decided, by limit, result (admitted, denied, unanswered: the store did not answer) and source.",
+		}, []string{"limit", "result", "source"}),
+		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_ratelimit_total",
+			Help: "Calls of Envoy's own rate limit filter, by limit, result (admitted, denied) and source: where the verdict was known from.",
 		}, []string{"limit", "result", "source"}),
 		rollbacks: counter("sluice_rollbacks_total", "Grants taken back because another limit of the same requests denied."),
 		leaked:    counter("sluice_leaked_charges_total", "Charges that could not be taken back and run out of their windows instead."),
@@ -79,10 +86,10 @@ func NewMetrics() *Metrics {
 		storeErrs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_store_errors_total", Help: "Operations that the store failed, by operation.",
 		}, []string{"operation"}),
-		labels: make(map[string]decided),
+		labels: make(map[string]decided), answers: make(map[answer]prometheus.Counter),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.decisions, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
+		m.syncs, m.decisions, m.answered, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())
@@ -136,6 +143,7 @@ func (m *Metrics) Policy(p *policy.Policy) {
 	m.limits.Set(float64(len(p.Limits)))
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	clear(m.answers)
 	before := m.labels
 	m.labels = make(map[string]decided, len(p.Limits))
 	for i := range p.Limits {
@@ -149,6 +157,7 @@ func (m *Metrics) Policy(p *policy.Policy) {
 	for name := range before {
 		if _, stays := m.labels[name]; !stays {
 			m.decisions.DeletePartialMatch(prometheus.Labels{"limit": name})
+			m.answered.DeletePartialMatch(prometheus.Labels{"limit": name})
 		}
 	}
 }
@@ -178,6 +187,42 @@ func (m *Metrics) series(label string) decided {
 		denied:     m.decisions.WithLabelValues(label, "denied", "store"),
 		unanswered: m.decisions.WithLabelValues(label, "unanswered", "store"),
 	}
+}
+
+// answer is what calls of Envoy's own rate limit filter are counted by.
+type answer struct {
+	limit  string
+	denied bool
+	source admission.Source
+}
+
+// Answered counts a call of Envoy's own rate limit filter under one of its limits.
+func (m *Metrics) Answered(limit string, denied bool, source admission.Source) {
+	m.mu.RLock()
+	counter, found := m.answers[answer{limit, denied, source}]
+	m.mu.RUnlock()
+	if !found {
+		counter = m.newAnswer(answer{limit, denied, source})
+	}
+	counter.Inc()
+}
+
+func (m *Metrics) newAnswer(a answer) prometheus.Counter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	label, result := a.limit, "admitted"
+	if a.denied {
+		result = "denied"
+	}
+	_, known := m.labels[a.limit]
+	if !known {
+		label = otherLimits
+	}
+	counter := m.answered.WithLabelValues(label, result, a.source.String())
+	if known {
+		m.answers[a] = counter
+	}
+	return counter
 }
 
 // RolledBack counts grants that were taken back because another limit of the same requests denied.

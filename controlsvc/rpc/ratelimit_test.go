@@ -1,0 +1,241 @@
+package rpc_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/policyfile"
+	"sluice/controlsvc/rpc"
+)
+
+const envoysPolicy = `
+domain: shop
+limits:
+  - {name: tenant, descriptor: [{key: tenant}], rates: [3/m], mode: strict}
+  - {name: acme, descriptor: [{key: tenant, value: acme}], rates: [1000/s], mode: lease}
+  - {name: joined, descriptor: [{key: a}, {key: b}], rates: [1/m], mode: strict}
+  - {name: route, descriptor: [{key: route}], rates: [5/m, 7/90s], mode: strict}
+  - {name: watched, descriptor: [{key: watched}], rates: [1/m], mode: strict, shadow: true}
+  - {name: free, descriptor: [{key: free}], rates: unlimited}
+  - {name: vip, descriptor: [{key: vip}], rates: [1/m], mode: strict, replaces: [tenant]}
+  - {name: costly, descriptor: [{key: costly}], rates: [10/h], mode: strict, cost: 4}
+`
+
+// envoys starts a server with the policy that Envoy's own filter is limited by.
+func envoys(t *testing.T, text string, wrap func(authority.Store) authority.Store) (*world, ratelimitv3.RateLimitServiceClient) {
+	t.Helper()
+	w := serve(t, rpc.Config{}, wrap)
+	p, err := policyfile.Parse("policy.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.authority.SetPolicy(p)
+	return w, ratelimitv3.NewRateLimitServiceClient(w.connection)
+}
+
+// question reads a call: descriptors apart by |, entries by spaces, as in "tenant=acme|a=1 b=2 +3", which has 3 hits of its
+// own in its second descriptor.
+func question(text string) *ratelimitv3.RateLimitRequest {
+	r := &ratelimitv3.RateLimitRequest{Domain: "shop"}
+	for part := range strings.SplitSeq(text, "|") {
+		d := &commonv3.RateLimitDescriptor{}
+		for field := range strings.FieldsSeq(part) {
+			if hits, own := strings.CutPrefix(field, "+"); own {
+				var n uint64
+				fmt.Sscan(hits, &n)
+				d.HitsAddend = wrapperspb.UInt64(n)
+				continue
+			}
+			key, value, _ := strings.Cut(field, "=")
+			d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}
+
+// says gives an answer in short: a letter for each status and the units that are left, O for OK, X for OVER_LIMIT.
+func says(r *ratelimitv3.RateLimitResponse) string {
+	var b strings.Builder
+	letter := map[ratelimitv3.RateLimitResponse_Code]string{ratelimitv3.RateLimitResponse_OK: "O", ratelimitv3.RateLimitResponse_OVER_LIMIT: "X"}
+	b.WriteString(letter[r.GetOverallCode()])
+	for _, s := range r.GetStatuses() {
+		b.WriteString(" " + letter[s.GetCode()])
+		if l := s.GetCurrentLimit(); l != nil {
+			fmt.Fprintf(&b, "%s:%d", l.GetName(), s.GetLimitRemaining())
+		}
+	}
+	return b.String()
+}
+
+func TestShouldRateLimit(t *testing.T) {
+	_, client := envoys(t, envoysPolicy, nil)
+	for _, step := range []struct{ ask, want string }{
+		{"tenant=beta", "O Otenant:2"},
+		{"tenant=beta", "O Otenant:1"},
+		{"tenant=gamma", "O Otenant:2"},
+		// All or nothing: the joined limit denies the second, and charges the tenant nothing.
+		{"tenant=beta|a=1 b=2", "O Otenant:0 Ojoined:0"},
+		{"tenant=gamma|a=1 b=2", "X Otenant:2 Xjoined:0"},
+		{"tenant=gamma|a=1 b=2", "X Otenant:2 Xjoined:0"},
+		{"tenant=gamma", "O Otenant:1"},
+		{"tenant=beta", "X Xtenant:0"},
+		// Values that hold what joins them are other callers.
+		{"a=1_b b=2", "O Ojoined:0"},
+		{"a=1 b=b_2", "O Ojoined:0"},
+		{"a=1/b b=2", "O Ojoined:0"},
+		{"a=1 b=b/2", "O Ojoined:0"},
+		// Unknown descriptors, and none.
+		{"nobody=1", "O O"},
+		{"tenant=gamma|nobody=1", "O Otenant:0 O"},
+		{"free=1", "O O"},
+		// Hits of its own; 0 only looks.
+		{"tenant=delta +2", "O Otenant:1"},
+		{"tenant=delta +0", "O Otenant:1"},
+		{"tenant=delta +2", "X Xtenant:1"},
+		{"tenant=delta +1", "O Otenant:0"},
+		{"tenant=delta +0", "X Xtenant:0"},
+		{"tenant=delta +0|tenant=epsilon", "X Xtenant:0 Otenant:0"},
+		{"tenant=epsilon", "O Otenant:2"},
+		{"tenant=epsilon +18446744073709551615", "X Xtenant:2"},
+		{"costly=1", "O Ocostly:6"},
+		{"costly=1 +2", "X Xcostly:6"},
+		{"costly=1 +1", "O Ocostly:2"},
+		// The same key twice is one demand.
+		{"tenant=zeta|tenant=zeta", "O Otenant:1 Otenant:1"},
+		{"tenant=zeta|tenant=zeta", "X Xtenant:1 Xtenant:1"},
+		// One limit stands in the place of another.
+		{"tenant=beta|vip=1", "O O Ovip:0"},
+		{"vip=1", "X Xvip:0"},
+		// In shadow nothing is denied.
+		{"watched=1", "O Owatched:0"},
+		{"watched=1", "O Owatched:0"},
+		{"watched=1", "O Owatched:0"},
+	} {
+		got, err := client.ShouldRateLimit(soon(t), question(step.ask))
+		if err != nil {
+			t.Fatal(step.ask, err)
+		}
+		if said := says(got); said != step.want {
+			t.Errorf("%s: %s, want %s", step.ask, said, step.want)
+		}
+	}
+}
+
+func TestShouldRateLimitAnswersWhateverIsAsked(t *testing.T) {
+	w, client := envoys(t, envoysPolicy, nil)
+	request := question("tenant=beta")
+	request.HitsAddend = 2
+	request.Descriptors[0].IsNegativeHits = true
+	for name, step := range map[string]struct {
+		ask  *ratelimitv3.RateLimitRequest
+		want string
+	}{
+		"nothing":        {&ratelimitv3.RateLimitRequest{}, "O"},
+		"no descriptors": {&ratelimitv3.RateLimitRequest{Domain: "shop"}, "O"},
+		"another domain": {&ratelimitv3.RateLimitRequest{Domain: "other", Descriptors: question("tenant=beta").GetDescriptors()}, "O O"},
+		"no entries":     {question(""), "O O"},
+		"a refund":       {request, "O O"},
+		"a long value":   {question("tenant=" + strings.Repeat("x", 100_000)), "O Otenant:2"},
+		"any bytes":      {question("tenant={}/%#\x00\n"), "O Otenant:2"},
+		"many entries":   {question(strings.Repeat("tenant=1 ", 1000)), "O O"},
+	} {
+		got, err := client.ShouldRateLimit(soon(t), step.ask)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if said := says(got); said != step.want {
+			t.Errorf("%s: %s, want %s", name, said, step.want)
+		}
+	}
+	_, err := client.ShouldRateLimit(soon(t), question(strings.Repeat("tenant=1|", 100)))
+	code(t, err, codes.InvalidArgument)
+	if w.panicked > 0 {
+		t.Errorf("%d panics", w.panicked)
+	}
+}
+
+func TestAnAnswerTellsWhatIsKnown(t *testing.T) {
+	w, client := envoys(t, envoysPolicy, nil)
+	got, err := client.ShouldRateLimit(soon(t), question("route=/a +5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &ratelimitv3.RateLimitResponse{
+		OverallCode: ratelimitv3.RateLimitResponse_OK,
+		Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{{
+			Code:               ratelimitv3.RateLimitResponse_OK,
+			CurrentLimit:       &ratelimitv3.RateLimitResponse_RateLimit{Name: "route", RequestsPerUnit: 5, Unit: ratelimitv3.RateLimitResponse_RateLimit_MINUTE},
+			DurationUntilReset: durationpb.New(time.Minute),
+		}},
+	}
+	headers := func(r *ratelimitv3.RateLimitResponse) string {
+		var b strings.Builder
+		for _, h := range r.GetResponseHeadersToAdd() {
+			fmt.Fprintf(&b, "%s: %s\n", h.GetKey(), h.GetValue())
+		}
+		r.ResponseHeadersToAdd = nil
+		return b.String()
+	}
+	const all = `ratelimit-policy: "route/m";q=5;w=60, "route/90s";q=7;w=90` + "\n" + `ratelimit: "route/m";r=0;t=60` + "\n"
+	if said := headers(got); said != all {
+		t.Errorf("headers %s, want %s", said, all)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got, err = client.ShouldRateLimit(soon(t), question("route=/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := headers(got); said != "content-type: application/json\nretry-after: 60\n"+all {
+		t.Errorf("headers %s", said)
+	}
+	if body := `{"error":"rate_limited","message":"Over the limit of 5/m. Retry in 60 s.","limit":"route","retry_after":60}` + "\n"; string(got.GetRawBody()) != body {
+		t.Errorf("body %s", got.GetRawBody())
+	}
+	if diff := cmp.Diff([]string{"route admitted store", "route denied log"}, w.answered); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+}
+
+// From cold, however many ask at once, no more than the limit is admitted, in strict and by leases.
+func TestNeverOverFromCold(t *testing.T) {
+	for _, mode := range []string{"strict", "lease"} {
+		_, client := envoys(t, "domain: shop\nlimits: [{name: all, descriptor: [{key: tenant}], rates: [100/h], mode: "+mode+"}]", nil)
+		var calls sync.WaitGroup
+		var mu sync.Mutex
+		admitted := 0
+		for range 64 {
+			calls.Go(func() {
+				for range 10 {
+					got, err := client.ShouldRateLimit(soon(t), question("tenant=acme"))
+					if err != nil {
+						t.Error(err)
+					}
+					if got.GetOverallCode() == ratelimitv3.RateLimitResponse_OK {
+						mu.Lock()
+						admitted++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		calls.Wait()
+		if admitted > 100 || admitted < 90 {
+			t.Errorf("%s: %d admitted under 100/h", mode, admitted)
+		}
+	}
+}
