@@ -91,6 +91,9 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 	workers := k.workers(now, worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
 	horizon := min(rate.Window/horizonShare, maxHorizon)
+	if tooSmall(rate, cost) {
+		return strict
+	}
 	if free > rate.Most()/scarceShare {
 		want := min(paused+ahead, free/(2*workers))
 		want -= want % cost
@@ -101,13 +104,20 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
 		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
 	}
-	batch := min(max(cost+rate.Units/(batchShare*workers), 2*cost), paused+ahead)
+	batch := min(max(cost+rate.Units/(batchShare*workers), 2*cost), paused+ahead, rate.Most()/2)
 	batch -= batch % cost
 	if batch <= cost || rate.Units/workers < leastShare*cost {
 		return strict
 	}
 	want := min(max(batch, free/(2*workers)), paused+ahead)
 	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
+}
+
+// tooSmall says whether a token bucket has no room for leases: half of it is less than a request, or flows in sooner than a
+// lease lasts. What the store cut to a strict charge would be lost beyond what is paused.
+func tooSmall(rate limit.Rate, cost int64) bool {
+	return rate.Burst > 0 &&
+		(rate.Burst < 2*cost || float64(rate.Burst)*float64(rate.Window) < float64(rate.Units)*float64(2*minScheduledTTL))
 }
 
 func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }

@@ -43,6 +43,13 @@ func (s *sized) Reserve(_ context.Context, operations []authority.Reserve) []aut
 // strictly are the terms of a charge for paused requests alone.
 func strictly(units, cost int64) []terms { return []terms{{Want: units, Least: cost}} }
 
+// bucket is a rate whose token bucket holds so many.
+func bucket(burst, units int64, window time.Duration) []limit.Rate {
+	rates := per(units, window)
+	rates[0].Burst = burst
+	return rates
+}
+
 func per(units int64, window time.Duration) []limit.Rate {
 	return []limit.Rate{{Units: units, Window: window}}
 }
@@ -96,6 +103,10 @@ func TestSizing(t *testing.T) {
 			want: []terms{{9, 1, 200 * ms, 500 * ms}, {2, 1, 0, 0}},
 		},
 
+		{name: "a bucket of less than two requests", rates: bucket(3, 20, second), free: -1, paused: 2, ahead: 9, cost: 2, want: strictly(2, 2)},
+		{name: "a bucket that fills within a lease", rates: bucket(79, 1000, second), free: -1, paused: 1, ahead: 99, want: strictly(1, 1)},
+		{name: "half of a bucket", rates: bucket(80, 1000, second), free: -1, paused: 1, ahead: 99, want: []terms{{40, 1, 500 * ms, 0}}},
+		{name: "a batch of half a bucket", rates: bucket(80, 4000, 4*second), free: 0, ahead: 999, want: []terms{{40, 40, 800 * ms, 2 * second}}},
 		{name: "20 ms at least", rates: per(1000, 30*ms), free: 900, ahead: 100, want: []terms{{100, 1, 20 * ms, 0}}},
 		{name: "two ticks where it starts later", rates: per(1000, 100*ms), free: 0, ahead: 100, want: []terms{{34, 34, 40 * ms, 50 * ms}}},
 		{name: "5 s at most", rates: per(1000, minute), free: 900, ahead: 100, want: []terms{{100, 1, 5 * second, 0}}},
