@@ -30,6 +30,7 @@ func newTest(p Process) *cobra.Command {
 			"  at 0s     worker * 3 times every 1ms GET /v1/x x-tenant-id: acme -> 2x 200, 429 retry-after 1\n" +
 			"  at 900ms  GET /v1/x x-tenant-id: acme -> 429 at-once\n" +
 			"  at 1s     GET /v1/x x-tenant-id: acme -> 200 remaining 0\n\n" +
+			"Without policy.yaml in it, the policy is the file beside it of the same name that ends in .yaml.\n" +
 			"The package sluice/testharness/policytest says all that may stand there.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {

@@ -12,7 +12,8 @@
 // # Scenario files
 //
 // A scenario is a txtar archive: text, then files, each after a line "-- NAME --". It holds policy.yaml, a policy as the
-// service reads it; requests; and further policies, where the policy changes. RunFile runs one, and so does `sluice test`.
+// service reads it; requests; and further policies, where the policy changes. Where it has no policy.yaml, the policy is the
+// file beside it of the same name that ends in .yaml. RunFile runs one, and so does `sluice test`.
 //
 //	A tenant gets two a second.
 //	-- policy.yaml --

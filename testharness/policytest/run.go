@@ -53,7 +53,7 @@ type sent struct {
 // Run runs the scenario with workers that newRunner makes.
 func (s *Scenario) Run(ctx context.Context, newRunner func(seed uint64) filterrun.Runner) (Result, error) {
 	fleet, err := Start(ctx, Config{
-		Policy: s.policies["policy.yaml"], PolicyName: s.Name, Workers: s.workers, Plugin: s.plugin, NewRunner: newRunner,
+		Policy: s.policies["policy.yaml"], PolicyName: s.policyName, Workers: s.workers, Plugin: s.plugin, NewRunner: newRunner,
 	})
 	if err != nil {
 		return Result{}, err

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,11 +26,12 @@ type Scenario struct {
 	// About is the text before the files.
 	About string
 
-	workers  int
-	plugin   string
-	policies map[string][]byte // by name; with as many empty lines before them as stand before them in the file
-	steps    []step
-	requests int
+	workers    int
+	plugin     string
+	policyName string            // the file that the first policy is from
+	policies   map[string][]byte // by name; with as many empty lines before them as stand before them in the file
+	steps      []step
+	requests   int
 }
 
 // step is one thing that happens.
@@ -60,19 +63,29 @@ type stepWall struct{ by time.Duration }
 // network changes one thing about it.
 type network struct{ change func(*Network) }
 
-// ReadScenario reads a scenario file.
+// ReadScenario reads a scenario file, and the policy beside it where there is none in it.
 func ReadScenario(file string) (*Scenario, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	return ParseScenario(file, text)
+	beside := strings.TrimSuffix(file, filepath.Ext(file)) + ".yaml"
+	policy, err := os.ReadFile(beside)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return parseScenario(file, text, beside, policy)
 }
 
 // ParseScenario reads a scenario; name is what mistakes are told of. Errors have the name and the line.
 func ParseScenario(name string, text []byte) (*Scenario, error) {
+	return parseScenario(name, text, "", nil)
+}
+
+// parseScenario takes the policy of the file beside it, which may be nil, where the scenario has none.
+func parseScenario(name string, text []byte, beside string, policy []byte) (*Scenario, error) {
 	archive := txtar.Parse(text)
-	s := &Scenario{Name: name, About: strings.TrimSpace(string(archive.Comment)), policies: map[string][]byte{}}
+	s := &Scenario{Name: name, policyName: name, About: strings.TrimSpace(string(archive.Comment)), policies: map[string][]byte{}}
 	var script []byte
 	first := 0
 	line := 1 + bytes.Count(archive.Comment, []byte("\n"))
@@ -84,6 +97,9 @@ func ParseScenario(name string, text []byte) (*Scenario, error) {
 			s.policies[file.Name] = append(bytes.Repeat([]byte("\n"), line-1), file.Data...)
 		}
 		line += bytes.Count(file.Data, []byte("\n"))
+	}
+	if s.policies["policy.yaml"] == nil && policy != nil {
+		s.policies["policy.yaml"], s.policyName = policy, beside
 	}
 	if s.policies["policy.yaml"] == nil {
 		return nil, fmt.Errorf("%s: no file policy.yaml in it; want a line \"-- policy.yaml --\" and the policy after it", name)
