@@ -78,7 +78,7 @@ func newRoot(p Process) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newServe(p), newValidate(p), newSchema(p), newDemo(p), newExplain(p), newCompile(p), newTest(p), newSimulate(p),
-		newVersion(p))
+		newImport(p), newVersion(p))
 	return root
 }
 

@@ -146,7 +146,7 @@ func (d *decoder) fields(v value, want string, known ...string) (map[string]valu
 		switch {
 		case !slices.Contains(names, e.name):
 			d.failAt(e.key, v.path, "unknown field %s, %s", quote(e.name), suggest(e.name, names))
-			seen[closest(e.name, names)] = true // it need not be told twice
+			seen[Closest(e.name, names)] = true // it need not be told twice
 		case e.value.node != nil:
 			fields[e.name] = e.value
 		}

@@ -2,8 +2,8 @@ package policyfile
 
 import "strings"
 
-// closest gives the word that was probably meant, or an empty one.
-func closest(text string, words []string) string {
+// Closest gives the word that was probably meant, or an empty one.
+func Closest(text string, words []string) string {
 	best, distance := "", 3
 	for _, w := range words {
 		if d := editDistance(text, w, distance); d < distance && d <= len(w)/2 {
@@ -15,7 +15,7 @@ func closest(text string, words []string) string {
 
 // suggest says which of the words was probably meant, or which ones there are.
 func suggest(text string, words []string) string {
-	best := closest(text, words)
+	best := Closest(text, words)
 	switch {
 	case best != "":
 		return "did you mean " + quote(best) + "?"
