@@ -115,6 +115,11 @@ bench-envoy: build ## Envoy with Sluice beside Envoy with its own filters and wi
 	go build -o .cache/bin/bench ./testharness/load/bench
 	.cache/bin/bench -write docs/benchmarks.md $(BENCH_FLAGS)
 
+.PHONY: bench-rls
+bench-rls: build-command ## what Envoy's own rate limit filter asks, beside an empty gRPC handler; BENCH_FLAGS, such as -rounds 3
+	go build -o .cache/bin/bench ./testharness/load/bench
+	.cache/bin/bench -ratelimit -write docs/benchmarks.md $(BENCH_FLAGS)
+
 .PHONY: bench-memory
 bench-memory: build ## Envoy's memory over a million requests of a hundred thousand keys
 	go build -o .cache/bin/bench ./testharness/load/bench

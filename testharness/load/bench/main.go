@@ -40,7 +40,7 @@ type options struct {
 	rounds, concurrency, maxKeys       int
 	lasts, memoryEvery                 time.Duration
 	rate                               float64
-	direct, memory                     bool
+	direct, memory, rateLimit          bool
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -58,6 +58,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.concurrency, "concurrency", 1, "Envoy's workers")
 	flags.BoolVar(&o.direct, "direct", false, "Envoy answers by itself, instead of asking an upstream")
 	flags.BoolVar(&o.memory, "memory", false, "instead, Envoy's memory over a million requests of a hundred thousand keys")
+	flags.BoolVar(&o.rateLimit, "ratelimit", false, "instead, the rate limit service that Envoy's own filter asks, beside an empty handler")
 	flags.IntVar(&o.maxKeys, "max-keys", 10_000, "with -memory: the filter's max_keys")
 	flags.DurationVar(&o.memoryEvery, "every", 5*time.Second, "with -memory: how often to look")
 	if err := flags.Parse(args); err != nil {
@@ -76,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 2 && args[0] == answerCommand {
 		return answerOK(ctx, args[1])
 	}
+	if len(args) == 2 && args[0] == floorCommand {
+		return answerFloor(ctx, args[1])
+	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
@@ -85,6 +89,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if o.rateLimit {
+		return runRateLimits(ctx, o, args, stdout, stderr)
+	}
 	f, err := startFleet(ctx, o, stderr)
 	if err != nil {
 		return err
@@ -115,6 +122,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	}
 	return document.Write(o.write, name, target, text)
+}
+
+func runRateLimits(ctx context.Context, o options, args []string, stdout, stderr io.Writer) error {
+	tables, err := rateLimits(ctx, o, stderr, func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) })
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s, %d processors (%s), %s/%s. Redis %s; %s. `go run ./testharness/load/bench %s`\n\n"+
+		"Medians of %d interleaved rounds, %v for each load; ratios are medians over the rounds' own. The caller is a grpc-go client on the same machine, which costs "+
+		"about as much as the empty handler, a grpc-go server that reads the same request and answers with a message of the same size.\n\n%s",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH,
+		version(ctx, "redis-server"), runtime.Version(), strings.Join(args, " "), o.rounds, o.lasts, tables)
+	fmt.Fprintln(stdout, text)
+	if o.write == "" {
+		return nil
+	}
+	return document.Write(o.write, "Rate limit service", target, text)
 }
 
 func writeGoTable(o options) error {
