@@ -16,12 +16,12 @@ const maxTokenLength = 8192
 // tokenClaim reads a claim from a JSON Web Token (RFC 7519) in its compact form, with "Bearer " before it or without. Nothing
 // is verified. False where it is no such token, or has no such claim, or that is a list, an object or null.
 func tokenClaim(token string, path []string) (string, bool) {
-	if len(token) > maxTokenLength {
-		return "", false
-	}
 	const scheme = "bearer "
 	if len(token) >= len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
 		token = strings.Trim(token[len(scheme):], " ")
+	}
+	if len(token) > maxTokenLength {
+		return "", false
 	}
 	head, rest, ok := strings.Cut(token, ".")
 	payload, signature, signed := strings.Cut(rest, ".")

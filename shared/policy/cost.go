@@ -1,10 +1,14 @@
 package policy
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Measure says what of a request its cost is read from. The zero value: from nothing, the cost is a constant.
 type Measure struct {
-	// Header is the name, in lower case, of a request header that says the cost in units.
+	// Header is the name, in lower case, of a request header that says the cost in units. Of several numbers, in fields or
+	// between commas, the largest counts: a client cannot make cheaper what a proxy after it has priced.
 	Header string
 	// Bytes is the size of a unit: a request costs one for each started so many bytes of its content-length. 0: not so.
 	Bytes int64
@@ -21,7 +25,7 @@ func (b *binding) cost(l *Limit) int64 {
 	switch {
 	case m.Header != "":
 		text, _ := b.request.Header(m.Header)
-		if n, ok := wholeNumber(text); ok {
+		if n, ok := largestNumber(text); ok {
 			return min(max(1, n), m.Max)
 		}
 	case m.Bytes > 0:
@@ -31,6 +35,18 @@ func (b *binding) cost(l *Limit) int64 {
 		}
 	}
 	return l.RequestCost()
+}
+
+// largestNumber gives the largest whole number of those between commas; false where there is none.
+func largestNumber(list string) (largest int64, ok bool) {
+	for more := true; more; {
+		var text string
+		text, list, more = strings.Cut(list, ",")
+		if n, is := wholeNumber(strings.Trim(text, " \t")); is {
+			largest, ok = max(largest, n), true
+		}
+	}
+	return largest, ok
 }
 
 // wholeNumber reads digits; a number that is too large is the largest.

@@ -30,8 +30,9 @@ type Identity struct {
 	Name   string
 	Source Source
 	// Header is the header's name in lower case, for FromHeader, and for FromClaim the one with the token. Of several fields
-	// that say different things, FromHeader gives one value, the same whatever they say: which of them the upstream goes by
-	// is not known here, and a key for each would give a client as many as it likes.
+	// that say different things comes one value, the same whatever they say, and so of several cookies or query parameters of
+	// one name: which of them the upstream goes by is not known here, and a key for each would give a client as many as it
+	// likes.
 	Header string
 	// TrustedHops, for FromAddress: 0 takes the peer's address, n > 0 the n-th entry from the right of X-Forwarded-For, or
 	// the peer's where there is no such entry or it is no address. Up to MaxTrustedHops.
@@ -63,7 +64,7 @@ type Identity struct {
 
 // What can stand in a key that no value's own form can look like: see EscapeValue.
 const (
-	// differing is of a header with several fields that differ.
+	// differing is of several header fields, cookies or query parameters of one name that differ.
 	differing = "#,"
 	// defaultMark, secretMark and, with a name and an equals sign after it, originMark are before a form.
 	defaultMark = "#="
@@ -105,19 +106,13 @@ func (b *binding) read(identity uint32, v *value) {
 	switch id.Source {
 	case FirstOf:
 		v.escaped, v.present = b.firstOf(id)
-	case FromHeader:
-		text, fields := b.request.Header(id.Header)
-		switch {
-		case fields > 1 && !isRepeated(text, fields):
-			v.escaped, v.present = differing, true
-		case fields > 1:
-			v.escaped, v.present = b.form(id, text[:repeatedLength(text, fields)])
-		case fields == 1:
-			v.escaped, v.present = b.form(id, text)
-		}
 	default:
-		if text, ok := b.text(id); ok {
+		switch text, values := b.text(id); values {
+		case 0:
+		case 1:
 			v.escaped, v.present = b.form(id, text)
+		default:
+			v.escaped, v.present = differing, true
 		}
 	}
 	if !v.present && id.fallback != "" {
@@ -125,8 +120,51 @@ func (b *binding) read(identity uint32, v *value) {
 	}
 }
 
-// text reads a value that is the only one.
-func (b *binding) text(id *reader) (string, bool) {
+// text reads a value, and counts the different ones: 0, 1, or more, which are none.
+func (b *binding) text(id *reader) (string, int) {
+	switch id.Source {
+	case FromHeader:
+		return b.header(id.Header)
+	case FromCookie:
+		cookies, _ := b.request.Header("cookie")
+		return cookieValue(cookies, id.Text)
+	case FromQuery:
+		return queryParameter(b.readQuery(), id.Text)
+	case FromClaim:
+		if id.Header != "" {
+			token, values := b.header(id.Header)
+			if values != 1 {
+				return "", values
+			}
+			return one(tokenClaim(token, id.Path))
+		}
+	default: // has one value at most
+	}
+	return one(b.only(id))
+}
+
+// one counts a value that is the only one.
+func one(text string, ok bool) (string, int) {
+	if !ok {
+		return "", 0
+	}
+	return text, 1
+}
+
+// header reads a header whose fields, if there are several, have to say the same.
+func (b *binding) header(name string) (string, int) {
+	text, fields := b.request.Header(name)
+	switch {
+	case fields <= 1:
+		return text, fields
+	case isRepeated(text, fields):
+		return text[:repeatedLength(text, fields)], 1
+	}
+	return "", fields
+}
+
+// only reads a value of which a request has no second one.
+func (b *binding) only(id *reader) (string, bool) {
 	switch id.Source {
 	case FromAddress:
 		address, ok := clientAddress(b.request, id.TrustedHops)
@@ -137,13 +175,9 @@ func (b *binding) text(id *reader) (string, bool) {
 			return id.networks.find(address)
 		}
 		return maskAddress(address, id.IPv4Prefix, id.IPv6Prefix), true
-	case FromCookie:
-		cookies, _ := b.request.Header("cookie")
-		return cookieValue(cookies, id.Text)
-	case FromQuery:
-		return queryParameter(b.readQuery(), id.Text)
 	case FromClaim:
-		return b.claim(id)
+		text, ok := b.request.Property(id.property...)
+		return metadataText(text), ok
 	case FromMethod:
 		b.readMethod()
 		return b.method, b.hasMethod
@@ -165,21 +199,9 @@ func (b *binding) text(id *reader) (string, bool) {
 		return attributeText(text), ok
 	case FromConstant:
 		return id.Text, true
-	case FromHeader, FirstOf: // are no text of their own
+	default: // is read by text
 	}
 	return "", false
-}
-
-func (b *binding) claim(id *reader) (string, bool) {
-	if id.Header != "" {
-		token, fields := b.request.Header(id.Header)
-		if fields != 1 {
-			return "", false
-		}
-		return tokenClaim(token, id.Path)
-	}
-	text, ok := b.request.Property(id.property...)
-	return metadataText(text), ok
 }
 
 // form gives the form in which a value stands in a key; false where the value is too long for this identity.

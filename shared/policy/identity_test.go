@@ -98,7 +98,10 @@ func TestIdentities(t *testing.T) {
 		{"two empty fields", header("x"), fields{"x": {"", ""}}, "%"},
 
 		{"a cookie", cookie, fields{"cookie": {"a=1; sid=x; b=2"}}, "x"},
-		{"the first cookie of a name", cookie, fields{"cookie": {"sid=x; sid=y"}}, "x"},
+		{"two cookies that differ", cookie, fields{"cookie": {"sid=x; sid=y"}}, "#,"},
+		{"three cookies, in two fields, that differ", cookie, fields{"cookie": {"sid=x; sid=x", "sid=z"}}, "#,"},
+		{"two cookies that say the same", cookie, fields{"cookie": {`sid=x; a=1; sid="x"`}}, "x"},
+		{"a cookie with blanks around it", cookie, fields{"cookie": {"a=1;\tsid = x ; b"}}, "x"},
 		{"a cookie in the second field", cookie, fields{"cookie": {"a=1", "sid=x"}}, "x"},
 		{"a cookie in quotes", cookie, fields{"cookie": {`sid="x y"`}}, "x%20y"},
 		{"an empty cookie", cookie, fields{"cookie": {"sid="}}, "%"},
@@ -107,7 +110,8 @@ func TestIdentities(t *testing.T) {
 		{"cookies that are none", cookie, fields{"cookie": {";;=; =sid;,"}}, absent},
 
 		{"a parameter", query, path("/?a=1&key=x&b"), "x"},
-		{"the first of a name", query, path("/?key=x&key=y"), "x"},
+		{"two of a name that differ", query, path("/?key=x&a=1&%6bey=y"), "#,"},
+		{"two of a name that say the same", query, path("/?key=x&key=%78"), "x"},
 		{"other spellings", query, path("/?%6bey=a%2Fb+c%20d%"), "a%2Fb%20c%20d%25"},
 		{"a parameter without a value", query, path("/?key"), "%"},
 		{"a broken escape", query, path("/?key=%zz%4"), "%25zz%254"},
@@ -133,7 +137,10 @@ func TestIdentities(t *testing.T) {
 		{"two parts", claim("sub"), bearer("e30.e30"), absent},
 		{"five parts, as encrypted ones have", claim("sub"), bearer(token(`{"sub":"a"}`) + "x.y.z"), absent},
 		{"another scheme", claim("sub"), fields{"authorization": {"Basic " + token(`{"sub":"a"}`)}}, absent},
-		{"two tokens", claim("sub"), fields{"authorization": {token(`{"sub":"a"}`), token(`{"sub":"b"}`)}}, absent},
+		{"two tokens", claim("sub"), fields{"authorization": {token(`{"sub":"a"}`), token(`{"sub":"b"}`)}}, "#,"},
+		{"a token and something else", claim("sub"), fields{"authorization": {token(`{"sub":"a"}`), "x"}}, "#,"},
+		{"a token twice", claim("sub"), fields{"authorization": {token(`{"sub":"a"}`), token(`{"sub":"a"}`)}}, "a"},
+		{"a token behind 9 KB of blanks", claim("sub"), bearer(strings.Repeat(" ", 9000) + token(`{"sub":"a"}`)), "a"},
 		{"a token of 9 KB", claim("sub"), bearer(token(`{"sub":"a","x":"` + strings.Repeat("x", 9000) + `"}`)), absent},
 
 		{"a verified claim", verified, fields{metadata: {"admin"}}, "admin"},

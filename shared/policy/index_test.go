@@ -45,13 +45,10 @@ func twin(m *Match, r request) bool {
 		}
 	}
 	for _, f := range m.Query {
-		value, there := "", false
-		for _, p := range strings.Split(query, "&") {
-			if name, v, _ := strings.Cut(p, "="); name == f.Name && !there {
-				value, there = v, true
-			}
-		}
-		if !there || !fieldTwin(f, value) {
+		if !slices.ContainsFunc(strings.Split(query, "&"), func(p string) bool {
+			name, value, _ := strings.Cut(p, "=")
+			return name == f.Name && fieldTwin(f, value)
+		}) {
 			return false
 		}
 	}

@@ -54,6 +54,7 @@ func (l *List) holds(escaped string) bool {
 	if err != nil {
 		return false
 	}
+	address = address.Unmap() // of a header's value: those of clients are so already
 	// The only one that can hold it is the last that does not begin after it.
 	i, begins := slices.BinarySearchFunc(l.Prefixes, address, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
 	return begins || i > 0 && l.Prefixes[i-1].Contains(address)

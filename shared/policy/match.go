@@ -22,8 +22,8 @@ type Match struct {
 	Host string
 	// Methods are compared case by case, as HTTP does (RFC 9110, 9.1).
 	Methods []string
-	// Headers and Query all have to match. Of a header with several fields, or a list of values between commas, one has to;
-	// of a query parameter that stands several times, the first.
+	// Headers and Query all have to match. Of a header with several fields, or a list of values between commas, one has to,
+	// and so of a query parameter that stands several times.
 	Headers, Query []FieldMatch
 	// Not must not match, as a whole. It has no Not of its own.
 	Not *Match
@@ -129,15 +129,30 @@ func (b *binding) matchesHeaders(m *matcher, tooLong bool) bool {
 func (b *binding) matchesQuery(m *matcher, tooLong bool) bool {
 	for i := range m.Query {
 		f := &m.Query[i]
-		value, ok := queryParameter(b.readQuery(), f.Name)
-		if !ok || !matchesField(f, m.query[i], value, tooLong) {
+		if !matchesParameter(f, m.query[i], b.readQuery(), tooLong) {
 			return false
 		}
 	}
 	return true
 }
 
-// maxElements bounds how many values of a header are looked at one by one.
+// matchesParameter compares every parameter of a name: what the client has put before the value that is looked for does not
+// hide it.
+func matchesParameter(f *FieldMatch, p *pattern, query string, tooLong bool) bool {
+	for range maxElements {
+		value, rest, ok := cutParameter(query, f.Name)
+		if !ok {
+			return false
+		}
+		if matchesField(f, p, value, tooLong) {
+			return true
+		}
+		query = rest
+	}
+	return tooLong
+}
+
+// maxElements bounds how many values of a header or a query parameter are looked at one by one.
 const maxElements = 32
 
 // matchesElement compares a header's value, whole and then what stands between commas: what the client has put beside the

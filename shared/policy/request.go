@@ -92,19 +92,33 @@ func lowerASCII(text string) string {
 	return text
 }
 
-// queryParameter gives the value of the first parameter of that name, as HTML's forms write them
+// queryParameter gives the value of the parameter of that name, and how many different ones it has: 0, 1, or 2 for several.
+func queryParameter(query, name string) (value string, values int) {
+	for {
+		one, rest, ok := cutParameter(query, name)
+		switch {
+		case !ok:
+			return value, values
+		case values > 0 && one != value:
+			return "", 2
+		}
+		value, values, query = one, 1, rest
+	}
+}
+
+// cutParameter gives the value of the first parameter of that name, and what is behind it, as HTML's forms write them
 // (https://url.spec.whatwg.org/#urlencoded-parsing): "+" is a blank and %XX a byte, in names as in values, so that no other
 // spelling makes another caller of one; an escape that is none stands for itself.
-func queryParameter(query, name string) (string, bool) {
-	for more := query != ""; more; {
+func cutParameter(query, name string) (value, rest string, ok bool) {
+	for query != "" {
 		var parameter string
-		parameter, query, more = strings.Cut(query, "&")
+		parameter, query, _ = strings.Cut(query, "&")
 		key, value, _ := strings.Cut(parameter, "=")
 		if parameter != "" && isUnescaped(key, name) {
-			return unescapeParameter(value), true
+			return unescapeParameter(value), query, true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
 // isUnescaped compares without making anything of the many parameters that are others.
@@ -145,22 +159,26 @@ func unhex(c byte) byte {
 	return c&^0x20 - 'A' + 10
 }
 
-// cookieValue gives the value of the first cookie of that name, without the quotes around it, and otherwise as it stands
-// (RFC 6265, 4.1.1).
-func cookieValue(cookies, name string) (string, bool) {
-	for more := cookies != ""; more; {
+// cookieValue gives the value of the cookie of that name, without the quotes and the blanks around it, and otherwise as it
+// stands (RFC 6265, 4.1.1 and 5.2), and how many different ones it has: 0, 1, or 2 for several.
+func cookieValue(cookies, name string) (value string, values int) {
+	for cookies != "" {
 		var pair string
-		pair, cookies, more = strings.Cut(cookies, ";")
-		key, value, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
-		if !ok || key != name {
+		pair, cookies, _ = strings.Cut(cookies, ";")
+		key, one, ok := strings.Cut(pair, "=")
+		if !ok || strings.Trim(key, " \t") != name {
 			continue
 		}
-		if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
-			value = value[1 : n-1]
+		one = strings.Trim(one, " \t")
+		if n := len(one); n >= 2 && one[0] == '"' && one[n-1] == '"' {
+			one = one[1 : n-1]
 		}
-		return value, true
+		if values > 0 && one != value {
+			return "", 2
+		}
+		value, values = one, 1
 	}
-	return "", false
+	return value, values
 }
 
 // ValidParameter says whether text may be the name of a query parameter: 1 to MaxNameLength bytes.
