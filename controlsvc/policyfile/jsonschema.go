@@ -57,7 +57,7 @@ func schemaOfHashKey() schema {
 
 func schemaOfIdentity() schema {
 	s := object("Where an identity's value comes from: one source, and what becomes of the value.", schema{
-		"header": headerName("The value of this header; of several of that name all, joined by commas as the proxy gives them."),
+		"header": headerName("The value of this header. Several fields of the name that differ are one value, whatever they say."),
 		"address": object("The client's address.", schema{
 			"trusted_hops": number("How many proxies before this one append to X-Forwarded-For and are trusted. 0: the peer of the connection.",
 				0, policy.MaxTrustedHops),
