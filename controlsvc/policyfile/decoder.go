@@ -22,6 +22,8 @@ type decoder struct {
 	// responses are the different ones so far; the first is the policy's own.
 	responses []policy.Response
 	tiers     tiers
+	// bursts are those of the limit being read, its plans' and overrides' among them: its algorithm is known after them.
+	bursts []value
 	// built is the policy as far as it has been read: its identities.
 	built *policy.Policy
 	// visited counts the values that were read; stopped says that no more should be.

@@ -96,9 +96,13 @@ func schemaOfIdentity() schema {
 func schemaOfLimit() schema {
 	rule := func(description string, fields schema, required ...string) schema {
 		fields["rates"] = schemaOfRates("Rates that hold instead of the limit's own.")
+		fields["burst"] = number("What a token bucket of these rates holds, in units; without it, as many as the rate's.", 1, limit.MaxUnits)
 		fields["shadow"] = schemaOfShadow()
 		return with(object(description, fields, required...),
-			schema{"anyOf": []any{schema{"required": []string{"rates"}}, schema{"required": []string{"shadow"}}}})
+			schema{
+				"anyOf":             []any{schema{"required": []string{"rates"}}, schema{"required": []string{"shadow"}}},
+				"dependentRequired": schema{"burst": []string{"rates"}},
+			})
 	}
 	s := object("A limit.", schema{
 		"name":  textLike("What clients, logs and metrics call it. It is part of its keys: under another name it counts anew.", namePattern),

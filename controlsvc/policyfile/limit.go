@@ -144,8 +144,15 @@ func (d *decoder) behaviour(l *policy.Limit, f map[string]value) {
 		}
 	}
 	if v, ok := f["burst"]; ok {
-		d.burst(v, l)
+		l.Rates = d.burst(v, l.Rates)
+		d.bursts = append(d.bursts, v)
 	}
+	for _, v := range d.bursts {
+		if l.Algorithm != limit.TokenBucket {
+			d.fail(v, "is what a bucket holds, want it under algorithm %s only, not %s", limit.TokenBucket, l.Algorithm)
+		}
+	}
+	d.bursts = nil
 	if v, ok := f["mode"]; ok {
 		if text := d.word(v, "a mode", "lease", "strict", "async"); text != "" {
 			l.Mode, _ = limit.ParseMode(text)
@@ -174,26 +181,25 @@ func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 	d.checkCost(v, l)
 }
 
-// burst reads what a token bucket holds. Of several rates it would not be clear whose it is.
-func (d *decoder) burst(v value, l *policy.Limit) {
+// burst reads what a token bucket of the rates that are said beside it holds. Of several rates it would not be clear whose
+// it is.
+func (d *decoder) burst(v value, rates []limit.Rate) []limit.Rate {
 	n, ok := d.number(v, 1, limit.MaxUnits)
 	switch {
-	case !ok || len(l.Rates) == 0:
-	case l.Algorithm != limit.TokenBucket:
-		d.fail(v, "is what a bucket holds, want it under algorithm %s only, not %s", limit.TokenBucket, l.Algorithm)
-	case len(l.Rates) > 1:
-		d.fail(v, "is of %d rates, want one", len(l.Rates))
-	default:
-		rate := l.Rates[0]
-		if rate.Burst = int64(n); rate.Burst == rate.Units {
-			return // a policy that says so and one that says nothing are the same
-		}
-		if !rate.ValidBurst() {
-			d.fail(v, "is %d, want at most what flows in at %s within %s", n, rate, limit.MaxWindow)
-			return
-		}
-		l.Rates[0] = rate
+	case !ok:
+		return rates
+	case len(rates) != 1:
+		d.fail(v, "is of %d rates, want one", len(rates))
+		return rates
+	case int64(n) == rates[0].Units:
+		return rates // a policy that says so and one that says nothing are the same
 	}
+	rate := rates[0]
+	if rate.Burst = int64(n); !rate.ValidBurst() {
+		d.fail(v, "is %d, want at most what flows in at %s within %s", n, rate, limit.MaxWindow)
+		return rates
+	}
+	return []limit.Rate{rate}
 }
 
 // word reads one of a few words; empty after an error.

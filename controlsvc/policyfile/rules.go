@@ -131,7 +131,7 @@ func (d *decoder) plans(v value) []policy.Exception {
 		x := policy.Exception{Name: e.name}
 		if x.Unlimited = isUnlimited(e.value); !x.Unlimited {
 			const want = `what holds for a plan: "unlimited", or a mapping with rates or shadow`
-			if f, ok := d.fields(e.value, want, "rates", "shadow"); ok {
+			if f, ok := d.fields(e.value, want, "rates", "burst", "shadow"); ok {
 				d.exception(&x, e.value, f)
 			}
 		}
@@ -152,7 +152,7 @@ func (d *decoder) overrides(v value, l *policy.Limit) []policy.Exception {
 	overrides := make([]policy.Exception, 0, len(list))
 	lines := make(map[string]int, len(list))
 	for _, v := range list {
-		f, ok := d.fields(v, "what holds for a key, with key, and rates or shadow", "key!", "rates", "shadow")
+		f, ok := d.fields(v, "what holds for a key, with key, and rates or shadow", "key!", "rates", "burst", "shadow")
 		key, is := f["key"]
 		if !ok || !is {
 			continue
@@ -224,6 +224,10 @@ func (d *decoder) exception(x *policy.Exception, v value, f map[string]value) {
 		if x.Unlimited = isUnlimited(rates); !x.Unlimited {
 			x.Rates = d.rates(rates)
 		}
+	}
+	if burst, ok := f["burst"]; ok {
+		x.Rates = d.burst(burst, x.Rates)
+		d.bursts = append(d.bursts, burst)
 	}
 	if hasShadow {
 		percent, ok := d.shadow(shadow)
