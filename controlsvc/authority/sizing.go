@@ -91,7 +91,7 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 	workers := k.workers(now, worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
 	horizon := min(rate.Window/horizonShare, maxHorizon)
-	if tooSmall(rate, cost) {
+	if tooSmall(rate) {
 		return strict
 	}
 	if free > rate.Most()/scarceShare {
@@ -113,11 +113,10 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
 }
 
-// tooSmall says whether a token bucket has no room for leases: half of it is less than a request, or flows in sooner than a
-// lease lasts. What the store cut to a strict charge would be lost beyond what is paused.
-func tooSmall(rate limit.Rate, cost int64) bool {
-	return rate.Burst > 0 &&
-		(rate.Burst < 2*cost || float64(rate.Burst)*float64(rate.Window) < float64(rate.Units)*float64(2*minScheduledTTL))
+// tooSmall says whether a token bucket has no room for leases: half of it flows in sooner than a lease lasts. What the store
+// cut to a strict charge would be lost beyond what is paused.
+func tooSmall(rate limit.Rate) bool {
+	return rate.Burst > 0 && float64(rate.Burst)*float64(rate.Window) < float64(rate.Units)*float64(2*minScheduledTTL)
 }
 
 func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }

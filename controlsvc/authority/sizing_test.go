@@ -104,6 +104,7 @@ func TestSizing(t *testing.T) {
 		},
 
 		{name: "a bucket of less than two requests", rates: bucket(3, 20, second), free: -1, paused: 2, ahead: 9, cost: 2, want: strictly(2, 2)},
+		{name: "a bucket of less than two requests, empty", rates: bucket(3, 20, second), free: 0, paused: 2, ahead: 9, cost: 2, want: strictly(2, 2)},
 		{name: "a bucket that fills within a lease", rates: bucket(79, 1000, second), free: -1, paused: 1, ahead: 99, want: strictly(1, 1)},
 		{name: "half of a bucket", rates: bucket(80, 1000, second), free: -1, paused: 1, ahead: 99, want: []terms{{40, 1, 500 * ms, 0}}},
 		{name: "a batch of half a bucket", rates: bucket(80, 4000, 4*second), free: 0, ahead: 999, want: []terms{{40, 40, 800 * ms, 2 * second}}},
