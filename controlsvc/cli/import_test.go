@@ -3,8 +3,11 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // writeTo puts a file into a folder.
@@ -86,5 +89,42 @@ func TestImportRatelimit(t *testing.T) {
 		if code, stdout, stderr := command(nil, args...); code != 1 || stdout != "" || stderr == "" {
 			t.Errorf("%v: code %d, printed %q, told %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// TestMigrationDocument runs the commands of docs/migration.md, and compares what they print with what it says.
+func TestMigrationDocument(t *testing.T) {
+	text := read(t, "../../docs/migration.md")
+	block := func(language string) string {
+		_, rest, found := strings.Cut(text, "\n```"+language+"\n")
+		inner, _, ended := strings.Cut(rest, "```\n")
+		if !found || !ended {
+			t.Fatalf("docs/migration.md has no block of %s", language)
+		}
+		return inner
+	}
+	t.Chdir(t.TempDir())
+	writeTo(t, ".", "ratelimit.yaml", block("yaml"))
+	session := block("console")
+	var ran strings.Builder
+	commands := 0
+	for line := range strings.Lines(session) {
+		typed, isCommand := strings.CutPrefix(line, "$ bin/sluice ")
+		if !isCommand {
+			continue
+		}
+		commands++
+		code, stdout, stderr := command(nil, strings.Fields(typed)...)
+		if code != 0 {
+			t.Fatalf("%s: code %d: %s", typed, code, stderr)
+		}
+		if stdout != "" {
+			stderr = "" // of a command that prints a policy only that is shown
+		}
+		ran.WriteString(line + stdout + stderr)
+	}
+	shown := regexp.MustCompile(`version [0-9a-f]{16}`).ReplaceAllString(ran.String(), "version VERSION")
+	if diff := cmp.Diff(session, shown); diff != "" || commands < 3 {
+		t.Errorf("%d commands (-docs/migration.md +printed):\n%s", commands, diff)
 	}
 }
