@@ -13,7 +13,7 @@ import (
 )
 
 // fenced finds the blocks of a page, with what they are marked as.
-var fenced = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
+var fenced = regexp.MustCompile("\n```([a-z]+)\n((?s).*?\n)```\n")
 
 // parts completes the examples that are no whole policies.
 const parts = `domain: shop
