@@ -72,7 +72,7 @@ func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	}
 	text := strings.Clone(b.Key)
 	e := &Entry{
-		Key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, b.Rule),
+		Key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, *b.Rule),
 		table: in, bound: text, Told: in.tell(b.Rule),
 	}
 	t.shrink()
@@ -91,21 +91,21 @@ func (t *Keys) touch(e *Entry) {
 }
 
 // follow puts the key under the rule that holds for it now.
-func (e *Entry) follow(now instant.Instant, rule policy.Rule) {
+func (e *Entry) follow(now instant.Instant, rule *policy.Rule) {
 	if !rule.Same(e.Key.Admission.Rule()) {
-		e.Key.Admission.SetRule(now, rule)
+		e.Key.Admission.SetRule(now, *rule)
 		e.Told = e.table.tell(rule)
 	}
 }
 
 // tell gives what clients are told of a rule. Of a key with an override it is its own.
-func (in *table) tell(rule policy.Rule) *ratefields.Limit {
+func (in *table) tell(rule *policy.Rule) *ratefields.Limit {
 	for _, told := range in.told {
 		if rule.Same(&told.Rule) {
 			return told
 		}
 	}
-	return ratefields.New(in.policy, rule)
+	return ratefields.New(in.policy, *rule)
 }
 
 func (t *Keys) link(e *Entry) {
@@ -208,7 +208,7 @@ func (t *Keys) tick(now instant.Instant, step int) {
 		if rule.Unlimited {
 			t.drop(e)
 		} else {
-			e.follow(now, rule)
+			e.follow(now, &rule)
 		}
 	}
 }

@@ -71,7 +71,8 @@ func TestKeysAgainstANaiveTwin(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(p.Limits)-1).Draw(rt, "limit")
 				text := strconv.Itoa(rapid.IntRange(0, 3).Draw(rt, "key"))
-				got := k.Get(0, &policy.Bound{Limit: i, Key: text, Rule: p.Limits[i].Rule("", text)}).Key
+				rule := p.Limits[i].Rule("", text)
+				got := k.Get(0, &policy.Bound{Limit: i, Key: text, Rule: &rule}).Key
 				if got.Ref.Limit != p.Limits[i].Name || got.Ref.Key != text || got.Admission.Limit() != &p.Limits[i] {
 					rt.Fatalf("key %s/%s of %v", got.Ref.Limit, got.Ref.Key, got.Admission.Limit())
 				}

@@ -55,6 +55,9 @@ func canonicalAddress(text string) (string, bool) {
 	if text == "" || len(text) > longest {
 		return "", false
 	}
+	if end := plainIPv4(text); end > 0 && isPort(text[end:]) {
+		return text[:end], true
+	}
 	host := text
 	switch {
 	case text[0] == '[':
@@ -84,6 +87,35 @@ func canonicalAddress(text string) (string, bool) {
 	return string(canonical), true
 }
 
+// plainIPv4 is how long the IPv4 address is that text begins with, in the only form that netip reads and writes one; 0 where
+// there is none. Nearly every address is such a one, and this takes a tenth of reading and writing it.
+func plainIPv4(text string) int {
+	octets, start, value := 1, 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+			if i > start && value == 0 {
+				return 0 // 01 is no octet
+			}
+			if value = 10*value + int(c-'0'); value > 255 {
+				return 0
+			}
+		case i == start: // no digit
+			return 0
+		case c == '.':
+			octets, start, value = octets+1, i+1, 0
+		case octets == 4:
+			return i
+		default:
+			return 0
+		}
+	}
+	if octets == 4 && start < len(text) {
+		return len(text)
+	}
+	return 0
+}
+
 // isPort says whether text is empty, or a colon and up to five digits.
 func isPort(text string) bool {
 	if text == "" {
@@ -92,8 +124,8 @@ func isPort(text string) bool {
 	if text[0] != ':' || len(text) == 1 || len(text) > 6 {
 		return false
 	}
-	for _, c := range text[1:] {
-		if c < '0' || c > '9' {
+	for i := 1; i < len(text); i++ {
+		if c := text[i]; c < '0' || c > '9' {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,6 +91,33 @@ func FuzzAddress(f *testing.F) {
 		address, err := netip.ParseAddr(got)
 		if !ok || err != nil || address.String() != got || address.Zone() != "" || address.Is4In6() {
 			t.Fatalf("%q, %d hops: %q is no canonical address", text, hops, got)
+		}
+	})
+}
+
+// What is taken for an IPv4 address without netip is what netip reads, and writes in the same way.
+func TestPlainIPv4IsWhatNetipReads(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		octet := rapid.OneOf(
+			rapid.Map(rapid.IntRange(0, 300), strconv.Itoa), rapid.SampledFrom([]string{"0", "00", "01", "255", "256", "", "a", "1:"}),
+		)
+		text := strings.Join(rapid.SliceOfN(octet, 3, 5).Draw(t, "octets"), ".")
+		after := rapid.SampledFrom([]string{"", ":80", ".", "%a", ":", "]"}).Draw(t, "after")
+		want := 0
+		if a, err := netip.ParseAddr(text); err == nil && a.Is4() && a.String() == text {
+			want = len(text)
+		}
+		if after == "." {
+			want = 0
+		}
+		if strings.Contains(text, ":") { // a port in the wrong place: the address before it, or none
+			before, _, _ := strings.Cut(text, ":")
+			if a, err := netip.ParseAddr(before); err == nil && a.Is4() {
+				want = len(before)
+			}
+		}
+		if got := plainIPv4(text + after); got != want {
+			t.Fatalf("%q: %d, want %d", text+after, got, want)
 		}
 	})
 }

@@ -9,40 +9,62 @@ type Request interface {
 	Property(path ...string) (string, bool)
 }
 
-// Bound is a limit that a request is under, or a list that it stands on.
+// Bound is a limit that a request is under, or a list that it stands on. It is valid until the Binder's next Bind, and as long
+// as the strings of the request are.
 type Bound struct {
 	// Limit is an index into Policy.Limits; -1 for a list of the whole policy.
 	Limit int
 	// Listed is 0 for a limit that the request is under. With Allowed or Blocked nothing but Limit holds.
 	Listed Listed
 	// Rule is what holds for the key; it is never an unlimited one.
-	Rule Rule
+	Rule *Rule
 	// Key tells the callers of this limit apart: the identities' values, each as EscapeValue has it, joined by slashes.
-	// Valid as long as the strings of the request are.
 	Key string
 	// Cost is what the request spends, in units, at least 1.
 	Cost int64
 }
 
-// Binder says which limits of a policy a request is under. It is read-only once made: many requests share it.
+// Binder says which limits of a policy a request is under, one request at a time: it keeps the space that it needs for one.
 type Binder struct {
-	policy   *Policy
-	readers  []reader
-	matchers []*matcher
-	index    index
+	policy  *Policy
+	readers []reader
+	index   index
+	// rests are what of the limits' matches is still to be compared where the index leads to them; nil where nothing is.
+	rests []*matcher
+	// rules are the limits' own, for keys without an exception.
+	rules []Rule
+	// plain says of a limit that nothing but its match and its key has to be looked at: its own rule holds for all keys.
+	plain   []bool
+	binding binding
 }
 
 // NewBinder makes what a policy is bound by, once for the policy, which has passed Validate.
-func NewBinder(p *Policy) *Binder {
-	c := &Binder{policy: p, readers: make([]reader, len(p.Identities)), matchers: make([]*matcher, len(p.Limits))}
+func NewBinder(p *Policy) *Binder { return newBinder(p, fewLimits) }
+
+func newBinder(p *Policy, few int) *Binder {
+	c := &Binder{
+		policy: p, readers: make([]reader, len(p.Identities)), rests: make([]*matcher, len(p.Limits)),
+		rules: make([]Rule, len(p.Limits)), plain: make([]bool, len(p.Limits)),
+	}
+	c.binding = binding{binder: c, values: make([]value, len(p.Identities))}
 	for i := range p.Identities {
 		c.readers[i] = newReader(&p.Identities[i])
 	}
 	patterns := make(map[string]*pattern)
+	indexed := len(p.Limits) > few
 	for i := range p.Limits {
-		c.matchers[i] = newMatcher(&p.Limits[i].Match, patterns)
+		l := &p.Limits[i]
+		rest := l.Match
+		if indexed {
+			rest = rest.beyondIndex()
+		}
+		if !rest.empty() {
+			c.rests[i] = newMatcher(&rest, patterns)
+		}
+		c.rules[i] = l.Rule("", "")
+		c.plain[i] = l.plain()
 	}
-	c.index = newIndex(p.Limits)
+	c.index = newIndex(p.Limits, indexed)
 	return c
 }
 
@@ -53,31 +75,35 @@ func (c *Binder) Policy() *Policy { return c.policy }
 // it out of others. Of a request that is blocked it appends that alone. Every identity is read at most once, and only if a
 // list or a limit that matches needs it.
 func (c *Binder) Bind(r Request, dst []Bound) []Bound {
-	p := c.policy
-	b := binding{binder: c, request: r}
-	if more := len(p.Identities) - len(b.first); more > 0 {
-		b.others = make([]value, more)
-	}
-	if b.on(p.Block) {
+	p, b := c.policy, &c.binding
+	b.reset(r)
+	if len(p.Block) > 0 && b.on(p.Block) {
 		return append(dst, Bound{Limit: -1, Listed: Blocked})
 	}
 	before := len(dst)
-	allowed := b.on(p.Allow)
+	allowed := len(p.Allow) > 0 && b.on(p.Allow)
 	if allowed {
 		dst = append(dst, Bound{Limit: -1, Listed: Allowed})
 	}
-	var room [32]uint32
-	for _, i := range b.matching(room[:0]) {
+	b.found = b.matching(b.found[:0])
+	for _, i := range b.found {
 		l := &p.Limits[i]
 		switch {
-		case b.on(l.Block):
+		case c.plain[i]:
+			if allowed {
+				continue
+			}
+			if key, ok := b.key(l.Key); ok {
+				dst = append(dst, Bound{Limit: int(i), Rule: &c.rules[i], Key: key, Cost: l.RequestCost()})
+			}
+		case len(l.Block) > 0 && b.on(l.Block):
 			return append(dst[:before], Bound{Limit: int(i), Listed: Blocked})
 		case allowed:
-		case b.on(l.Allow):
+		case len(l.Allow) > 0 && b.on(l.Allow):
 			dst = append(dst, Bound{Limit: int(i), Listed: Allowed})
 		default:
 			if key, ok := b.key(l.Key); ok {
-				if rule := l.Rule(b.plan(l), key); !rule.Unlimited {
+				if rule := b.rule(l, key); !rule.Unlimited {
 					dst = append(dst, Bound{Limit: int(i), Rule: rule, Key: key, Cost: b.cost(l)})
 				}
 			}
@@ -86,17 +112,25 @@ func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	return dst
 }
 
+// plain says whether a limit's own rule holds for all keys, at a constant cost, and no list takes anybody out.
+func (l *Limit) plain() bool {
+	return len(l.Plans) == 0 && len(l.Overrides) == 0 && (l.Shadow == 0 || l.Shadow >= maxPercent) && !l.Unlimited &&
+		len(l.Allow) == 0 && len(l.Block) == 0 && !l.Measure.measures()
+}
+
+// rule gives what holds for a key.
+func (b *binding) rule(l *Limit, key string) *Rule {
+	b.rules = append(b.rules, l.Rule(b.plan(l), key)) // where it grows, rules given before stay where they were
+	return &b.rules[len(b.rules)-1]
+}
+
 // plan gives the name of the request's plan; empty where it says none. A name stands in a value as it is, and may be the
 // default.
 func (b *binding) plan(l *Limit) string {
 	if len(l.Plans) == 0 {
 		return ""
 	}
-	v := b.value(l.PlanBy)
-	if !v.read {
-		b.read(l.PlanBy, v)
-	}
-	return unmarked(v.escaped)
+	return unmarked(b.value(l.PlanBy).escaped)
 }
 
 // value is what is known of an identity's value.
@@ -109,24 +143,38 @@ type value struct {
 type binding struct {
 	binder  *Binder
 	request Request
-	// first holds the identities' values, and others those that it has no room for. It is enough for most policies; an
-	// array for MaxIdentities would have to be cleared for every request.
-	first  [32]value
-	others []value
+	// values are the identities'.
+	values []value
+	// found are the limits whose match the request is to, rules those that were made for it.
+	found []uint32
+	rules []Rule
 
+	target
+}
+
+// target is what a request is for, as far as it has been read.
+type target struct {
 	path, query, method, host      string
 	hasPath, hasMethod             bool
 	pathRead, methodRead, hostRead bool
 }
 
+// reset makes b ready for a request.
+func (b *binding) reset(r Request) {
+	b.request, b.target = r, target{}
+	b.rules = b.rules[:0]
+	clear(b.values)
+}
+
 // key makes a limit's key; false where the request lacks one of its identities.
 func (b *binding) key(identities []uint32) (string, bool) {
+	if len(identities) == 1 {
+		v := b.value(identities[0])
+		return v.escaped, v.present
+	}
 	var parts [MaxKeyParts]string
 	for i, identity := range identities {
 		v := b.value(identity)
-		if !v.read {
-			b.read(identity, v)
-		}
 		if !v.present {
 			return "", false
 		}
@@ -135,9 +183,11 @@ func (b *binding) key(identities []uint32) (string, bool) {
 	return joinKey(parts[:len(identities)]), true
 }
 
+// value gives an identity's value, which it reads once.
 func (b *binding) value(identity uint32) *value {
-	if int(identity) < len(b.first) {
-		return &b.first[identity]
+	v := &b.values[identity]
+	if !v.read {
+		b.read(identity, v)
 	}
-	return &b.others[int(identity)-len(b.first)]
+	return v
 }

@@ -178,7 +178,7 @@ func TestEverythingIsReadAtMostOnce(t *testing.T) {
 	r = counted{request{":method": "GET"}, map[string]int{}}
 	p.Limits = p.Limits[1:2]
 	NewBinder(p).Bind(r, nil)
-	if diff := cmp.Diff(map[string]int{":path": 1}, r.reads); diff != "" {
+	if diff := cmp.Diff(map[string]int{":method": 1}, r.reads); diff != "" {
 		t.Fatalf("a limit that does not match reads more than it needs (-want +got):\n%s", diff)
 	}
 }

@@ -13,8 +13,9 @@ type Explanation struct {
 // gives. Before the limits come the policy's own lists, with Limit -1, where the request stands on one. It is for people: it
 // looks at everything.
 func (c *Binder) Explain(r Request) []Explanation {
-	p := c.policy
-	b := binding{binder: c, request: r, others: make([]value, len(p.Identities))}
+	p, b := c.policy, &c.binding
+	b.reset(r)
+	patterns := make(map[string]*pattern)
 	var all []Explanation
 	listed := Listed(0)
 	switch {
@@ -28,7 +29,7 @@ func (c *Binder) Explain(r Request) []Explanation {
 	}
 	blockedBy := -1
 	for i := range p.Limits {
-		e := b.explain(i)
+		e := b.explain(i, patterns)
 		if e.Listed == Blocked && listed != Blocked && blockedBy < 0 {
 			blockedBy = i
 		}
@@ -51,7 +52,7 @@ func (c *Binder) Explain(r Request) []Explanation {
 }
 
 // explain looks at one limit by itself.
-func (b *binding) explain(i int) Explanation {
+func (b *binding) explain(i int, patterns map[string]*pattern) Explanation {
 	l := &b.binder.policy.Limits[i]
 	e := Explanation{Bound: Bound{Limit: i}}
 	switch {
@@ -59,7 +60,7 @@ func (b *binding) explain(i int) Explanation {
 		e.Why = "it is for descriptors of Envoy's own rate limit filter"
 		return e
 	default:
-		if e.Why = b.mismatch(b.binder.matchers[i]); e.Why != "" {
+		if e.Why = b.mismatch(newMatcher(&l.Match, patterns)); e.Why != "" {
 			return e
 		}
 	}
@@ -76,7 +77,7 @@ func (b *binding) explain(i int) Explanation {
 		e.Why = "the request has no " + b.absent(l.Key)
 		return e
 	}
-	e.Key, e.Rule, e.Cost = key, l.Rule(b.plan(l), key), b.cost(l)
+	e.Key, e.Rule, e.Cost = key, b.rule(l, key), b.cost(l)
 	if e.Rule.Unlimited {
 		e.Why = "it is unlimited for this key"
 	}

@@ -223,9 +223,6 @@ func (b *binding) form(id *reader, text string) (string, bool) {
 func (b *binding) firstOf(id *reader) (string, bool) {
 	for _, i := range id.FirstOf {
 		v := b.value(i)
-		if !v.read {
-			b.read(i, v)
-		}
 		if !v.present {
 			continue
 		}

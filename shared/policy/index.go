@@ -42,16 +42,47 @@ type node struct {
 	here, below bucket
 }
 
-func newIndex(limits []Limit) index {
+// fewLimits is up to how many limits a look at each of them, as few policies have more, takes no longer than a way through
+// the index.
+const fewLimits = 8
+
+// newIndex makes the index of a policy's limits; where it is not wanted, all of them stand in one place.
+func newIndex(limits []Limit, wanted bool) index {
 	x := index{hosts: make(map[string]*paths), domains: make(map[string]*paths)}
 	for i := range limits {
 		if len(limits[i].Descriptor) > 0 {
 			continue // no request of the filter's
 		}
 		m := &limits[i].Match
+		if !wanted {
+			x.others.any.limits = append(x.others.any.limits, uint32(i))
+			continue
+		}
 		x.place(m.Host).place(m).add(m, uint32(i))
 	}
 	return x
+}
+
+// beyondIndex gives what of a match is still to be compared for a request that the index leads to the limit.
+func (m Match) beyondIndex() Match {
+	m.Host = ""
+	switch { // as paths.place has it
+	case m.PathExact != "":
+		m.PathExact = ""
+	case m.PathTemplate != "":
+		m.PathTemplate = ""
+	default:
+		m.PathPrefix = ""
+	}
+	if at := m.indexedHeader(); at >= 0 {
+		m.Headers = append(m.Headers[:at:at], m.Headers[at+1:]...)
+	}
+	return m
+}
+
+// indexedHeader gives which of a match's headers the index goes by; -1 for none.
+func (m *Match) indexedHeader() int {
+	return slices.IndexFunc(m.Headers, func(f FieldMatch) bool { return f.Kind == FieldExact })
 }
 
 func (x *index) place(host string) *paths {
@@ -126,20 +157,19 @@ func (n *node) grow(path string, variables bool) *node {
 }
 
 func (u *bucket) add(m *Match, limit uint32) {
-	for _, f := range m.Headers {
-		if f.Kind != FieldExact {
-			continue
-		}
-		at := slices.IndexFunc(u.headers, func(h headerIndex) bool { return h.name == f.Name })
-		if at < 0 {
-			at = len(u.headers)
-			u.headers = append(u.headers, headerIndex{f.Name, make(map[string][]uint32)})
-		}
-		values := u.headers[at].values
-		values[f.Value] = append(values[f.Value], limit)
+	by := m.indexedHeader()
+	if by < 0 {
+		u.limits = append(u.limits, limit)
 		return
 	}
-	u.limits = append(u.limits, limit)
+	f := &m.Headers[by]
+	at := slices.IndexFunc(u.headers, func(h headerIndex) bool { return h.name == f.Name })
+	if at < 0 {
+		at = len(u.headers)
+		u.headers = append(u.headers, headerIndex{f.Name, make(map[string][]uint32)})
+	}
+	values := u.headers[at].values
+	values[f.Value] = append(values[f.Value], limit)
 }
 
 // matching appends the limits whose match the request is to found, in the policy's order.
@@ -186,7 +216,7 @@ func (b *binding) inTree(n *node, path string, found []uint32) []uint32 {
 	if next := n.literal[segment]; next != nil {
 		found = b.inTree(next, rest, found)
 	}
-	if n.variable != nil {
+	if n.variable != nil && segment != "" {
 		found = b.inTree(n.variable, rest, found)
 	}
 	return found
@@ -220,7 +250,7 @@ func (b *binding) inBucket(u *bucket, found []uint32) []uint32 {
 // among appends those of the limits that match.
 func (b *binding) among(limits, found []uint32) []uint32 {
 	for _, i := range limits {
-		if b.matches(b.binder.matchers[i], true) {
+		if rest := b.binder.rests[i]; rest == nil || b.matches(rest, true) {
 			found = append(found, i)
 		}
 	}

@@ -168,7 +168,7 @@ func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "limits") {
 			p.Limits = append(p.Limits, Limit{Match: drawMatch(t, true)})
 		}
-		c := NewBinder(p)
+		c := newBinder(p, rapid.SampledFrom([]int{0, fewLimits, 40}).Draw(t, "few"))
 		for range 8 {
 			r := drawRequest(t)
 			var want, got []int

@@ -33,9 +33,6 @@ func (b *binding) on(lists []List) bool {
 	for i := range lists {
 		l := &lists[i]
 		v := b.value(l.Identity)
-		if !v.read {
-			b.read(l.Identity, v)
-		}
 		if v.present && l.holds(v.escaped) {
 			return true
 		}

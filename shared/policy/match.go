@@ -52,6 +52,8 @@ type FieldMatch struct {
 // matcher is a Match that is ready to be asked.
 type matcher struct {
 	*Match
+	// hasPath says that it says something of the path.
+	hasPath        bool
 	path           *pattern
 	headers, query []*pattern
 	not            *matcher
@@ -60,6 +62,7 @@ type matcher struct {
 // newMatcher makes what m says ready. Equal patterns share one, by patterns.
 func newMatcher(m *Match, patterns map[string]*pattern) *matcher {
 	c := &matcher{Match: m, headers: fieldPatterns(m.Headers, patterns), query: fieldPatterns(m.Query, patterns)}
+	c.hasPath = m.PathExact != "" || m.PathPrefix != "" || m.PathTemplate != "" || m.PathRegex != ""
 	if m.PathRegex != "" {
 		c.path = newPattern(m.PathRegex, patterns)
 	}
@@ -85,12 +88,13 @@ func fieldPatterns(fields []FieldMatch, patterns map[string]*pattern) []*pattern
 // matches says whether the request is what m says. Where something is too long to be compared with a pattern, tooLong is
 // what comes of it: true for the match of a limit and false within Not, so that nobody leaves a limit by writing more.
 func (b *binding) matches(m *matcher, tooLong bool) bool {
-	return b.matchesMethod(m.Methods) && (m.Host == "" || matchesHost(m.Host, b.readHost())) && b.matchesPath(m, tooLong) &&
-		b.matchesHeaders(m, tooLong) && b.matchesQuery(m, tooLong) && (m.not == nil || !b.matches(m.not, false))
+	return (len(m.Methods) == 0 || b.matchesMethod(m.Methods)) && (m.Host == "" || matchesHost(m.Host, b.readHost())) &&
+		(!m.hasPath || b.matchesPath(m, tooLong)) && (len(m.headers) == 0 || b.matchesHeaders(m, tooLong)) &&
+		(len(m.query) == 0 || b.matchesQuery(m, tooLong)) && (m.not == nil || !b.matches(m.not, false))
 }
 
 func (b *binding) matchesPath(m *matcher, tooLong bool) bool {
-	if m.PathExact == "" && m.PathPrefix == "" && m.PathTemplate == "" && m.path == nil {
+	if !m.hasPath {
 		return true
 	}
 	return b.readPath() && (m.PathExact == "" || b.path == m.PathExact) &&

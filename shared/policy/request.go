@@ -9,11 +9,14 @@ func (b *binding) readPath() bool {
 		var fields int
 		b.path, fields = b.request.Header(":path")
 		b.hasPath = fields > 0
-		if end := strings.IndexAny(b.path, "?#"); end >= 0 {
-			if b.path[end] == '?' {
-				b.query, _, _ = strings.Cut(b.path[end+1:], "#")
+		for end := range len(b.path) {
+			if c := b.path[end]; c == '?' || c == '#' {
+				if c == '?' {
+					b.query, _, _ = strings.Cut(b.path[end+1:], "#")
+				}
+				b.path = b.path[:end]
+				break
 			}
-			b.path = b.path[:end]
 		}
 		if b.path == "" && b.hasPath {
 			b.path = "/"
