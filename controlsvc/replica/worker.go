@@ -142,7 +142,7 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 			into.Standings = append(into.Standings, Standing{})
 			continue
 		}
-		e := w.keys.Get(now, &policy.Bound{Limit: d.Limit, Rule: rule, Key: d.Key, Cost: d.Cost})
+		e := w.keys.Get(now, &policy.Bound{Limit: d.Limit, Rule: &rule, Key: d.Key, Cost: d.Cost})
 		into.Standings = append(into.Standings, Standing{Told: e.Told})
 		if rule.Shadow {
 			w.inShadow = append(w.inShadow, shadow{e.Key, d.Cost, i})
