@@ -69,7 +69,7 @@ func schemaOfIdentity() schema {
 					schema{"propertyNames": schema{"minLength": 1, "maxLength": policy.MaxNameLength}})),
 		}),
 		"cookie": textLike("The value of this cookie.", `^[!#$%&'*+.^_`+"`"+`|~0-9A-Za-z-]{1,128}$`),
-		"query":  textOf("The value of this query parameter, the first of that name.", 1, policy.MaxNameLength),
+		"query":  textOf("The value of this query parameter.", 1, policy.MaxNameLength),
 		"jwt": with(object("A claim of a JSON Web Token.", schema{
 			"claim":    pathOf("The claim: a name, names with dots between them, or a list of names."),
 			"header":   headerName("The token is read from this header, UNVERIFIED: whoever sends it can write what they like."),

@@ -246,7 +246,8 @@ func (c *Client) probing() bool {
 // expire decides the requests whose deadline has passed, and gives up the calls whose deadline has.
 func (c *Client) expire(now instant.Instant) {
 	for r := c.paused.first; r != nil && r.deadline <= now; r = c.paused.first {
-		c.decideAway(now, r)
+		// One that was held before it asked has a later deadline than those behind it, which must not pass it.
+		c.decideAway(now, r.group.members.first)
 	}
 	for i := 0; i < len(c.calls); {
 		cl := c.calls[i]
