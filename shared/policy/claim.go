@@ -66,6 +66,27 @@ func floatText(number float64) string {
 // jwtMetadata is where Envoy's filter for tokens puts what it has verified.
 const jwtMetadata = "envoy.filters.http.jwt_authn"
 
+// isComposite says whether a value of the proxy's is a list or an object: how many pairs it has, the lengths of both parts
+// of each, and then the parts, with a zero byte after each. An object's pairs stand in no certain order.
+func isComposite(value string) bool {
+	if len(value) < 4 {
+		return false
+	}
+	head := 4 + 8*uint64(littleEndian32(value))
+	if head > uint64(len(value)) {
+		return false
+	}
+	length := head
+	for at := uint64(4); at < head; at += 4 {
+		length += uint64(littleEndian32(value[at:])) + 1
+	}
+	return length == uint64(len(value))
+}
+
+func littleEndian32(text string) uint32 {
+	return uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24
+}
+
 // metadataText gives the text of a value of the proxy's metadata, in which a number is eight bytes, a float64, and a bool is
 // one. What reads as text is text.
 func metadataText(value string) string {

@@ -177,7 +177,7 @@ func (b *binding) only(id *reader) (string, bool) {
 		return maskAddress(address, id.IPv4Prefix, id.IPv6Prefix), true
 	case FromClaim:
 		text, ok := b.request.Property(id.property...)
-		return metadataText(text), ok
+		return metadataText(text), ok && !isComposite(text)
 	case FromMethod:
 		b.readMethod()
 		return b.method, b.hasMethod
@@ -193,7 +193,10 @@ func (b *binding) only(id *reader) (string, bool) {
 		return id.templates.match(b.path)
 	case FromAttribute:
 		text, ok := b.request.Property(id.Path...)
-		if id.Path[0] == "metadata" {
+		switch {
+		case isComposite(text):
+			return "", false
+		case id.Path[0] == "metadata":
 			return metadataText(text), ok
 		}
 		return attributeText(text), ok

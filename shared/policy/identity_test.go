@@ -148,6 +148,11 @@ func TestIdentities(t *testing.T) {
 		{"a verified bool", verified, fields{metadata: {"\x01"}}, "true"},
 		{"eight letters", verified, fields{metadata: {"abcdefgh"}}, "abcdefgh"},
 		{"no metadata", verified, fields{}, absent},
+		{"a verified list", verified, fields{metadata: {"\x02\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00a\x00\x00b\x00\x00"}}, absent},
+		{"a verified object", verified, fields{metadata: {"\x01\x00\x00\x00\x04\x00\x00\x00\x05\x00\x00\x00role\x00admin\x00"}}, absent},
+		{"an empty one of the two", verified, fields{metadata: {"\x00\x00\x00\x00"}}, absent},
+		{"what only begins like one", verified, fields{metadata: {"\x01\x00\x00\x00\x04\x00\x00\x00\x05\x00\x00\x00role\x00admin"}}, "%01%00%00%00%04%00%00%00%05%00%00%00role%00admin"},
+		{"as if of more than there is", verified, fields{metadata: {"\xff\xff\xff\xff"}}, "%FF%FF%FF%FF"},
 
 		{"the method", Identity{Source: FromMethod}, fields{":method": {"POST"}}, "POST"},
 		{"the host", Identity{Source: FromHost}, fields{":authority": {"Shop.Example.com.:8080"}}, "shop.example.com"},
@@ -166,6 +171,7 @@ func TestIdentities(t *testing.T) {
 
 		{"an attribute", Identity{Source: FromAttribute, Path: []string{"connection", "sni"}}, fields{"connection sni": {"a.test"}}, "a.test"},
 		{"a port", Identity{Source: FromAttribute, Path: []string{"source", "port"}}, fields{"source port": {eight(40000)}}, "40000"},
+		{"all headers", Identity{Source: FromAttribute, Path: []string{"request", "headers"}}, fields{"request headers": {"\x01\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00a\x00b\x00"}}, absent},
 		{"no attribute", Identity{Source: FromAttribute, Path: []string{"connection", "sni"}}, fields{}, absent},
 		{"a constant", Identity{Source: FromConstant, Text: "prod"}, fields{}, "prod"},
 
