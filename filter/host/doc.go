@@ -32,6 +32,14 @@
 //   - source.address has the port with it; for a listener on a Unix socket it is the socket's path, and source.port is
 //     missing. connection.id and its like are eight bytes, connection.mtls one. route_name and cluster_name are not known yet
 //     when the request's headers come; xds.route_name is.
+//   - A claim that jwt_authn has verified is under metadata, filter_metadata, envoy.filters.http.jwt_authn, the name that
+//     payload_in_metadata gives, and the claim's path: text as it is, a number as a float64's eight bytes, a bool as one byte,
+//     null as nothing at all, a list or an object as pairs in the ABI's own binary form (a list's with empty seconds), an
+//     object's in no certain order. A token that is forged never gets here.
+//   - What set_filter_state keeps is under filter_state and its object_key: the text itself, with the factory envoy.string and
+//     with keys that Envoy has a factory for. A key that is not there is missing.
+//   - connection.uri_san_peer_certificate and dns_san_peer_certificate are the certificate's first of the kind, connection.mtls
+//     is one byte. connection.requested_server_name is empty, and not missing, unless the listener has a tls_inspector.
 //   - A trap fails the request that caused it with 503. Until the VM is made anew, at a request after a backoff of up to a
 //     second, every request of that worker is answered 503. Requests that were paused in it are not answered at all until the
 //     listener's stream_idle_timeout (5 minutes, unless it is set) ends them with 503.

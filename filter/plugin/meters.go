@@ -14,8 +14,9 @@ type meters struct {
 	fallback                           int64
 	// allowed requests were not under a limit, or any, because of an allow list.
 	allowed int64
-	// shadowAdmitted and shadowDenied are verdicts of limits in shadow.
-	shadowAdmitted, shadowDenied int64
+	// shadowAdmitted and shadowDenied are verdicts of limits in shadow; shadowUnavailable are those that on_unavailable gave
+	// while the service was away, which say nothing of the limit.
+	shadowAdmitted, shadowDenied, shadowUnavailable int64
 
 	counters [counters]host.Metric
 	told     [counters]int64
@@ -41,7 +42,7 @@ var names = [...]string{
 	"sluice.requests", "sluice.admitted", "sluice.admitted.fallback", "sluice.no_policy", "sluice.left",
 	"sluice.denied.policy", "sluice.denied.store", "sluice.denied.denial", "sluice.denied.log", "sluice.denied.fallback",
 	"sluice.denied.lease", "sluice.denied.count", "sluice.denied.block",
-	"sluice.allowed", "sluice.shadow.admitted", "sluice.shadow.denied",
+	"sluice.allowed", "sluice.shadow.admitted", "sluice.shadow.denied", "sluice.shadow.unavailable",
 	"sluice.calls", "sluice.failures", "sluice.abandoned", "sluice.surplus", "sluice.dropped_reports", "sluice.held",
 }
 
@@ -53,7 +54,7 @@ func (m *meters) values(c *control.Counts) [counters]int64 {
 		m.requests, m.admitted, m.fallback, m.noPolicy, m.left,
 		d[deniedByPolicy], d[deniedByStore], d[deniedByDenial], d[deniedByLog], d[deniedByFallback], d[deniedByLease], d[deniedByCount],
 		d[deniedByBlock],
-		m.allowed, m.shadowAdmitted, m.shadowDenied,
+		m.allowed, m.shadowAdmitted, m.shadowDenied, m.shadowUnavailable,
 		c.Calls, c.Failures, c.Abandoned, c.Surplus, c.Dropped, c.Held,
 	}
 }
@@ -94,13 +95,17 @@ func (m *meters) decided(out admission.Output) {
 	}
 }
 
-// shadowed counts a verdict of a limit in shadow, and says whether that denied. While the service is away it never does.
+// shadowed counts a verdict of a limit in shadow, and says whether the limit denied.
 func (m *meters) shadowed(out admission.Output) bool {
-	if out.Verdict == admission.Deny && out.Source != admission.FromFallback {
+	switch {
+	case out.Source == admission.FromFallback:
+		m.shadowUnavailable++
+	case out.Verdict == admission.Deny:
 		m.shadowDenied++
 		return true
+	default:
+		m.shadowAdmitted++
 	}
-	m.shadowAdmitted++
 	return false
 }
 

@@ -38,8 +38,9 @@ type Plugin struct {
 
 	streams host.Streams[stream]
 	// shadows wait to be decided before the callback returns; asking are those for which the store is asked.
-	shadows []shadow
-	asking  map[*control.Request]struct{}
+	shadows   []shadow
+	asking    map[*control.Request]shadow
+	shadowLog shadowLog
 
 	// Space that is used again by every request.
 	bounds  []policy.Bound
@@ -68,7 +69,7 @@ type stream struct {
 func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
 
 func newPlugin(proxy host.Proxy) *Plugin {
-	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, asking: map[*control.Request]struct{}{}}
+	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, asking: map[*control.Request]shadow{}, shadowLog: shadowLog{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
 	p.addToResponse = proxy.AddResponseHeader
 	return p
@@ -283,10 +284,10 @@ func (p *Plugin) isGRPC() bool {
 }
 
 // Decided ends a pause.
-func (p *Plugin) Decided(_ instant.Instant, r *control.Request, out admission.Output) {
-	if _, is := p.asking[r]; is {
+func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.Output) {
+	if s, is := p.asking[r]; is {
 		delete(p.asking, r)
-		p.meters.shadowed(out)
+		p.shadowDecided(now, s, out)
 		return
 	}
 	s := p.streams.Get(r.Stream)

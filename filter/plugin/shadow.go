@@ -1,6 +1,9 @@
 package plugin
 
 import (
+	"strconv"
+	"time"
+
 	"sluice/filter/control"
 	"sluice/filter/host"
 	"sluice/shared/admission"
@@ -55,7 +58,18 @@ func (p *Plugin) decideShadow(now instant.Instant, s shadow) {
 	} else if out.Source == admission.FromCount {
 		p.client.Recount(now, p.bound)
 	}
-	if p.meters.shadowed(out) && p.binder.Policy().ShadowHeader {
+	p.shadowDecided(now, s, out)
+}
+
+// shadowDecided counts a shadow's verdict, logs a denial, and shows it where the policy says so and it comes in time.
+func (p *Plugin) shadowDecided(now instant.Instant, s shadow, out admission.Output) {
+	if !p.meters.shadowed(out) {
+		return
+	}
+	if line := p.shadowLog.line(now, s, out); line != "" {
+		p.proxy.Log(host.Info, line)
+	}
+	if p.binder.Policy().ShadowHeader {
 		p.note(s)
 	}
 }
@@ -66,7 +80,7 @@ func (p *Plugin) askShadow(now instant.Instant, s shadow) bool {
 		return false
 	}
 	r := &control.Request{Stream: s.stream}
-	p.asking[r] = struct{}{} // before the ask, which may be answered before it returns
+	p.asking[r] = s // before the ask, which may be answered before it returns
 	if !p.client.Ask(now, r, p.bound, p.demands) {
 		delete(p.asking, r)
 		return false
@@ -84,4 +98,54 @@ func (p *Plugin) note(s shadow) {
 	default:
 		stream.shadowed += ", " + s.limit
 	}
+}
+
+// Lines of the log about limits in shadow, of one worker: one for each limit within shadowLogPause, for that many limits.
+const (
+	shadowLogPause = 10 * time.Second
+	shadowLogMost  = 64
+)
+
+// shadowLog says which limits in shadow would have denied, and how often; not each time, but now and then.
+type shadowLog map[string]shadowLogged
+
+// shadowLogged is a limit that there was a line about: when there may be another, and how many denials it has to tell of.
+type shadowLogged struct {
+	next  instant.Instant
+	count int64
+}
+
+// line gives the line about a denial; empty: not now. The key stands in it as it does in the store: escaped, and of what is
+// hashed there is only the hash.
+func (l shadowLog) line(now instant.Instant, s shadow, out admission.Output) string {
+	logged, known := l[s.limit]
+	if logged.count++; known && now < logged.next {
+		l[s.limit] = logged
+		return ""
+	}
+	if !known && !l.room(now) {
+		return ""
+	}
+	l[s.limit] = shadowLogged{next: now.Add(shadowLogPause)}
+	line := "sluice: limit " + s.limit + " in shadow would have denied key " + s.key.Ref.Key
+	if out.Rate.Window != 0 {
+		line += ", over " + out.Rate.String()
+	}
+	if logged.count > 1 {
+		line += "; " + strconv.FormatInt(logged.count, 10) + " denials since the last such line"
+	}
+	return line
+}
+
+// room forgets limits that there may be a line about again, where there are too many; false where that makes no room.
+func (l shadowLog) room(now instant.Instant) bool {
+	if len(l) < shadowLogMost {
+		return true
+	}
+	for name, logged := range l {
+		if now >= logged.next {
+			delete(l, name)
+		}
+	}
+	return len(l) < shadowLogMost
 }
