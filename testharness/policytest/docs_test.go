@@ -66,14 +66,41 @@ func TestTheDocumentsExamples(t *testing.T) {
 	}
 }
 
+// TestTheReadmesPolicy: it is valid, and what the README says of it afterwards holds.
+func TestTheReadmesPolicy(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "\n   ```yaml\n")
+	block, _, found := strings.Cut(after, "\n   ```\n")
+	if !found {
+		t.Fatal("README.md has no policy")
+	}
+	const requests = `
+-- requests --
+workers 2
+at 0s worker * 10 times POST /v1/reports x-tenant-id: acme -> 200
+at 0s worker * 2 times POST /v1/reports x-tenant-id: acme -> 429 body "\"limit\":\"reports\""
+at 0s worker * 90 times GET / x-tenant-id: acme -> 200
+at 0s GET / x-tenant-id: acme -> 429 retry-after 1 header ratelimit "\"tenant\";r=0;t=1" body "Over the limit of 100/s. Retry in 1 s."
+at 0s GET / -> 200 no ratelimit
+`
+	s, err := policytest.ParseScenario("README.md", []byte("-- policy.yaml --\n"+strings.ReplaceAll(block, "\n   ", "\n")[len("   "):]+requests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := s.Run(t.Context(), native.NewFake); err != nil || !result.Passed() {
+		t.Error(result, err)
+	}
+}
+
 // inlineCode gives what stands between backticks within the text of a page, a line for each.
 func inlineCode(page string) string {
 	var b strings.Builder
-	for paragraph := range strings.SplitSeq(fenced.ReplaceAllString(page, ""), "\n") {
-		for i, part := range strings.Split(paragraph, "`") {
-			if i%2 == 1 {
-				b.WriteString(part + "\n")
-			}
+	for i, part := range strings.Split(fenced.ReplaceAllString(page, "\n"), "`") {
+		if i%2 == 1 {
+			b.WriteString(part + "\n")
 		}
 	}
 	return b.String()
