@@ -11,6 +11,7 @@ import (
 
 	"sluice/testharness/load"
 	"sluice/testharness/oracle"
+	"sluice/testharness/rig"
 )
 
 // TestReloadUnderLoad: the policy file is rewritten ten times a second under load through both Envoys; two limits go up and
@@ -79,7 +80,11 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := fallbacks(t.Context())
+	var alone int64 // the counters come with a tick
+	rig.AwaitStill(t.Context(), 2*time.Second, func() any {
+		alone, err = fallbacks(t.Context())
+		return alone
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +95,9 @@ func TestReloadUnderLoad(t *testing.T) {
 	if len(bad) > 0 {
 		t.Errorf("answers by status that are neither 200 nor 429, 0 for none: %v", bad)
 	}
-	if alone > aloneBefore { // a busy machine: each worker's share comes on top
-		t.Logf("%d decisions were the workers' own, for the service did not answer in time", alone-aloneBefore)
-		high.Units *= 2
+	if n := alone - aloneBefore; n > 0 { // a busy machine: what a worker admits of its share may come on top
+		t.Logf("%d decisions were the workers' own, for the service did not answer in time", n)
+		high.Units += n
 	}
 	for name, s := range map[string]*seen{"strict": &strict, "lease": &lease} {
 		s.log(t, name)
