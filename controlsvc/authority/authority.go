@@ -169,10 +169,27 @@ func callName(worker, call uint64) string {
 	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
 }
 
+// find gives a limit by its name, or with the rate that a call of Envoy's own rate limit filter brings.
+func (b *ruleBook) find(name string) (booked, bool) {
+	if found, is := b.limits[name]; is {
+		return found, true
+	}
+	of, rate, is := policy.CutRate(name)
+	found := b.limits[of]
+	if !is || found.limit == nil || len(found.limit.Descriptor) == 0 {
+		return booked{}, false
+	}
+	own := found.limit.WithRate(rate)
+	if own.NameWithRate() != name {
+		return booked{}, false // each has one name
+	}
+	return booked{limit: own, all: own.Rates}, true
+}
+
 // key gives the key that an ask is for as the store knows it, with the rates that hold for it; false where the policy has
 // no such limit, or does not limit the key.
 func (b *ruleBook) key(ask *wire.Ask) (Key, *policy.Limit, bool) {
-	found, is := b.limits[ask.Limit]
+	found, is := b.find(ask.Limit)
 	if !is {
 		return Key{}, nil, false
 	}
@@ -181,16 +198,16 @@ func (b *ruleBook) key(ask *wire.Ask) (Key, *policy.Limit, bool) {
 	if rule.Unlimited {
 		return Key{}, nil, false
 	}
-	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ask.Key), Algorithm: l.Algorithm, Rates: rule.Rates}, l, true
+	return Key{Name: policy.StoreName(b.policy.Domain, ask.Limit, ask.Key), Algorithm: l.Algorithm, Rates: rule.Rates}, l, true
 }
 
 // everyCount gives the key with all windows that it may be counted in, whatever plan it was in when units of it were
 // granted; false where the policy has no such limit, or one that limits nobody.
 func (b *ruleBook) everyCount(ref wire.KeyRef) (Key, bool) {
-	found, is := b.limits[ref.Limit]
+	found, is := b.find(ref.Limit)
 	if !is || len(found.all) == 0 {
 		return Key{}, false
 	}
 	l := found.limit
-	return Key{Name: policy.StoreName(b.policy.Domain, l.Name, ref.Key), Algorithm: l.Algorithm, Rates: found.all}, true
+	return Key{Name: policy.StoreName(b.policy.Domain, ref.Limit, ref.Key), Algorithm: l.Algorithm, Rates: found.all}, true
 }

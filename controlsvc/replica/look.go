@@ -22,8 +22,11 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 	request := wire.SyncRequest{WorkerID: looker, CallID: r.looks.Add(1)}
 	var looked []int
 	for i, d := range demands {
-		l := &p.Limits[d.Limit]
-		rule := l.Rule("", d.Key)
+		rule := d.rule(p, (*policy.Limit).WithRate)
+		name := p.Limits[d.Limit].Name
+		if d.Own.Window != 0 {
+			name = rule.Limit.NameWithRate()
+		}
 		switch {
 		case d.Cost > 0:
 			charged = append(charged, d)
@@ -31,7 +34,7 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 		case !rule.Unlimited:
 			standings[i] = Standing{Told: ratefields.New(p, rule)}
 			looked = append(looked, i)
-			request.Asks = append(request.Asks, wire.Ask{KeyRef: wire.KeyRef{Limit: l.Name, Key: d.Key}, Min: 1})
+			request.Asks = append(request.Asks, wire.Ask{KeyRef: wire.KeyRef{Limit: name, Key: d.Key}, Min: 1})
 		}
 	}
 	denied := false
@@ -46,7 +49,7 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 	}
 	if denied {
 		for i := range charged {
-			standings[places[i]] = Standing{Told: ratefields.New(p, p.Limits[charged[i].Limit].Rule("", charged[i].Key))}
+			standings[places[i]] = Standing{Told: ratefields.New(p, charged[i].rule(p, (*policy.Limit).WithRate))}
 		}
 		into.denyBy(standings)
 		return nil

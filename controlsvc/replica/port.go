@@ -52,7 +52,8 @@ func (p *port) Call(_ string, headers []host.Header, body []byte, timeout time.D
 		return 0, err
 	}
 	p.worker.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		// An answer that tells what the store did not do has to be there before the conversation gives the call up.
+		ctx, cancel := context.WithTimeout(context.Background(), timeout*4/5)
 		defer cancel()
 		response, err := p.config.Authority.Sync(ctx, &request)
 		if err != nil {

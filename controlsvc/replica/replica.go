@@ -114,6 +114,17 @@ type Demand struct {
 	Limit int
 	Key   string
 	Cost  int64
+	// Own is a rate that holds instead of the limit's, and whose count is apart from it; the zero value: none.
+	Own limit.Rate
+}
+
+// rule gives what holds for the demand.
+func (d *Demand) rule(p *policy.Policy, own func(of *policy.Limit, rate limit.Rate) *policy.Limit) policy.Rule {
+	l := &p.Limits[d.Limit]
+	if d.Own.Window != 0 {
+		l = own(l, d.Own)
+	}
+	return l.Rule("", d.Key)
 }
 
 // Standing is how a limit stands after a decision.
@@ -171,6 +182,6 @@ func (r *Replica) decide(ctx context.Context, p *policy.Policy, demands []Demand
 		}
 		<-waits.done // it has been decided meanwhile
 	}
-	waits.release()
+	w.release(waits)
 	return nil
 }

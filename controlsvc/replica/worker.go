@@ -8,6 +8,7 @@ import (
 	"sluice/filter/host"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
+	"sluice/shared/limit"
 	"sluice/shared/policy"
 )
 
@@ -15,6 +16,8 @@ import (
 type worker struct {
 	config *Config
 	calls  sync.WaitGroup
+	// records are those of requests that do not wait any more, to be used again.
+	records sync.Pool
 
 	mu     sync.Mutex
 	port   port
@@ -29,7 +32,11 @@ type worker struct {
 	wake     chan struct{}
 	nextTick instant.Instant
 
+	// own are the limits with rates that requests bring.
+	own map[ownRate]*policy.Limit
+
 	// Space that is used again by every request.
+	rule     policy.Rule
 	bound    []*control.Key
 	demands  []admission.Demand
 	inShadow []shadow
@@ -58,10 +65,29 @@ type shadow struct {
 // shadowShare is which part of the requests that may wait at once, one in so many, may wait for the sake of a shadow.
 const shadowShare = 4
 
-var records = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
+// maxOwn bounds the limits with rates of requests' own that are remembered. Whoever brings more has each made anew.
+const maxOwn = 256
+
+type ownRate struct {
+	of   *policy.Limit
+	rate limit.Rate
+}
+
+// withRate gives a limit with a rate that a request brings, the same one as long as it is remembered.
+func (w *worker) withRate(of *policy.Limit, rate limit.Rate) *policy.Limit {
+	l, known := w.own[ownRate{of, rate}]
+	if !known {
+		l = of.WithRate(rate)
+		if len(w.own) >= maxOwn {
+			clear(w.own)
+		}
+		w.own[ownRate{of, rate}] = l
+	}
+	return l
+}
 
 func newWorker(config *Config, wake chan struct{}) *worker {
-	w := &worker{config: config, pending: map[*control.Request]*pending{}, wake: wake}
+	w := &worker{config: config, pending: map[*control.Request]*pending{}, own: map[ownRate]*policy.Limit{}, wake: wake}
 	w.port = port{worker: w, config: config}
 	w.client = control.New(&w.port, control.Config{Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused}, w)
 	w.keys = control.NewKeys(w.client, max(1, config.MaxKeys/config.Workers))
@@ -69,7 +95,10 @@ func newWorker(config *Config, wake chan struct{}) *worker {
 }
 
 // PolicyArrived takes a policy over, with the counts of the limits that stay.
-func (w *worker) PolicyArrived(p *policy.Policy) { w.keys.SetPolicy(p) }
+func (w *worker) PolicyArrived(p *policy.Policy) {
+	clear(w.own)
+	w.keys.SetPolicy(p)
+}
 
 // adopt puts the authority's policy in force; false where that is another one than the request was made for.
 func (w *worker) adopt(p *policy.Policy) bool {
@@ -137,14 +166,14 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 	places := room[:0]
 	for i := range demands {
 		d := &demands[i]
-		rule := p.Limits[d.Limit].Rule("", d.Key)
-		if rule.Unlimited {
+		w.rule = d.rule(p, w.withRate)
+		if w.rule.Unlimited {
 			into.Standings = append(into.Standings, Standing{})
 			continue
 		}
-		e := w.keys.Get(now, &policy.Bound{Limit: d.Limit, Rule: &rule, Key: d.Key, Cost: d.Cost})
+		e := w.keys.Get(now, &policy.Bound{Limit: d.Limit, Rule: &w.rule, Key: d.Key, Cost: d.Cost})
 		into.Standings = append(into.Standings, Standing{Told: e.Told})
-		if rule.Shadow {
+		if w.rule.Shadow {
 			w.inShadow = append(w.inShadow, shadow{e.Key, d.Cost, i})
 			continue
 		}
@@ -170,7 +199,7 @@ func (w *worker) decide(now instant.Instant, into *Decision, places []int) *pend
 				pd.late = true
 				return pd
 			}
-			pd.release()
+			w.release(pd)
 			return nil
 		}
 		w.drop(pd)
@@ -219,7 +248,7 @@ func (w *worker) Decided(now instant.Instant, r *control.Request, out admission.
 	delete(w.pending, r)
 	if pd.into == nil {
 		w.shadows--
-		pd.release()
+		w.release(pd)
 		return
 	}
 	pd.into.Output = out
@@ -274,7 +303,10 @@ func (w *worker) decideShadow(now instant.Instant, s shadow) {
 
 // take gives a record of a request that is to wait.
 func (w *worker) take(into *Decision, places []int) *pending {
-	pd, _ := records.Get().(*pending)
+	pd, _ := w.records.Get().(*pending)
+	if pd == nil {
+		pd = &pending{done: make(chan struct{}, 1)}
+	}
 	pd.into, pd.late = into, false
 	pd.demands = append(pd.demands[:0], w.demands...)
 	pd.places = append(pd.places[:0], places...)
@@ -284,17 +316,17 @@ func (w *worker) take(into *Decision, places []int) *pending {
 }
 
 // release takes a record back that nothing refers to any more.
-func (pd *pending) release() {
+func (w *worker) release(pd *pending) {
 	clear(pd.demands)
 	clear(pd.shadows)
 	pd.into = nil
-	records.Put(pd)
+	w.records.Put(pd)
 }
 
 // drop takes back the record of a request that cannot wait.
 func (w *worker) drop(pd *pending) {
 	delete(w.pending, &pd.request)
-	pd.release()
+	w.release(pd)
 }
 
 // forget drops a request whose caller waits no more; false where it has been decided.

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -38,6 +39,7 @@ const (
 //	no descriptors at all                                              OK, with no statuses
 //	hits_addend 0 of the call                                          one hit
 //	hits_addend of a descriptor                                        instead of the call's; 0 only looks
+//	limit of a descriptor                                              its rate instead of the limit's, with a count of its own
 //	is_negative_hits                                                   such a descriptor is not looked at: OK
 //	several descriptors                                                all or nothing, a denied call is charged nothing
 //
@@ -82,7 +84,9 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, request *ratelimitv3.R
 		if err != nil {
 			return nil, err
 		}
-		c.gather(in, request)
+		if err := c.gather(in, request); err != nil {
+			return nil, err
+		}
 		switch err := s.replica.Decide(ctx, in.policy, c.demands, &c.decision); {
 		case errors.Is(err, replica.ErrPolicyChanged):
 			continue
@@ -115,7 +119,7 @@ func (s *rateLimits) inForce() (*compiled, error) {
 }
 
 // gather finds the limits of a call's descriptors. Descriptors of one key are one demand, of what they need together.
-func (c *call) gather(in *compiled, request *ratelimitv3.RateLimitRequest) {
+func (c *call) gather(in *compiled, request *ratelimitv3.RateLimitRequest) error {
 	all := request.GetDescriptors()
 	c.demands, c.of = c.demands[:0], c.of[:0]
 	replaces := false
@@ -131,10 +135,14 @@ func (c *call) gather(in *compiled, request *ratelimitv3.RateLimitRequest) {
 		l := &in.policy.Limits[n]
 		replaces = replaces || len(l.Replaces) > 0
 		cost := hits(request, d, l)
-		at := slices.IndexFunc(c.demands, func(d replica.Demand) bool { return d.Limit == n && d.Key == key })
+		own, err := ownRate(d.GetLimit())
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(c.demands, func(d replica.Demand) bool { return d.Limit == n && d.Key == key && d.Own == own })
 		if at < 0 {
 			at = len(c.demands)
-			c.demands = append(c.demands, replica.Demand{Limit: n, Key: key})
+			c.demands = append(c.demands, replica.Demand{Limit: n, Key: key, Own: own})
 		}
 		c.demands[at].Cost = min(c.demands[at].Cost+cost, mostUnits)
 		c.of[len(c.of)-1] = at
@@ -142,6 +150,30 @@ func (c *call) gather(in *compiled, request *ratelimitv3.RateLimitRequest) {
 	if replaces {
 		c.replace(in.policy)
 	}
+	return nil
+}
+
+// units are Envoy's, by their numbers in envoy.type.v3; a month has 30 days, and a year 365.
+var units = map[typev3.RateLimitUnit]time.Duration{
+	typev3.RateLimitUnit_SECOND: time.Second, typev3.RateLimitUnit_MINUTE: time.Minute, typev3.RateLimitUnit_HOUR: time.Hour,
+	typev3.RateLimitUnit_DAY: 24 * time.Hour, typev3.RateLimitUnit_MONTH: 30 * 24 * time.Hour, typev3.RateLimitUnit_YEAR: 365 * 24 * time.Hour,
+}
+
+// ownRate reads a rate that a descriptor brings; 0 for none.
+func ownRate(l *commonv3.RateLimitDescriptor_RateLimitOverride) (limit.Rate, error) {
+	if l == nil {
+		return limit.Rate{}, nil
+	}
+	times := int64(1)
+	if m := l.GetUnitMultiplier(); m != nil {
+		times = int64(m.GetValue())
+	}
+	unit, known := units[l.GetUnit()]
+	if !known || times < 1 || times > int64(limit.MaxWindow/unit) {
+		return limit.Rate{}, status.Errorf(codes.InvalidArgument, "a descriptor's limit: %v times %v is no window, want one of up to %v",
+			times, l.GetUnit(), limit.MaxWindow)
+	}
+	return limit.Rate{Units: int64(l.GetRequestsPerUnit()), Window: time.Duration(times) * unit}, nil
 }
 
 // mostUnits is more than any limit holds.

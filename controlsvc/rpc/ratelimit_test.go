@@ -9,6 +9,7 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -36,7 +37,7 @@ limits:
 // envoys starts a server with the policy that Envoy's own filter is limited by.
 func envoys(t *testing.T, text string, wrap func(authority.Store) authority.Store) (*world, ratelimitv3.RateLimitServiceClient) {
 	t.Helper()
-	w := serve(t, rpc.Config{}, wrap)
+	w := serve(t, rpc.Config{CallTimeout: time.Minute}, wrap)
 	p, err := policyfile.Parse("policy.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func envoys(t *testing.T, text string, wrap func(authority.Store) authority.Stor
 }
 
 // question reads a call: descriptors apart by |, entries by spaces, as in "tenant=acme|a=1 b=2 +3", which has 3 hits of its
-// own in its second descriptor.
+// own in its second descriptor. @2/HOUR is a rate that the descriptor brings.
 func question(text string) *ratelimitv3.RateLimitRequest {
 	r := &ratelimitv3.RateLimitRequest{Domain: "shop"}
 	for part := range strings.SplitSeq(text, "|") {
@@ -56,6 +57,13 @@ func question(text string) *ratelimitv3.RateLimitRequest {
 				var n uint64
 				fmt.Sscan(hits, &n)
 				d.HitsAddend = wrapperspb.UInt64(n)
+				continue
+			}
+			if rate, own := strings.CutPrefix(field, "@"); own {
+				count, unit, _ := strings.Cut(rate, "/")
+				var n uint32
+				fmt.Sscan(count, &n)
+				d.Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])}
 				continue
 			}
 			key, value, _ := strings.Cut(field, "=")
@@ -113,6 +121,16 @@ func TestShouldRateLimit(t *testing.T) {
 		{"costly=1", "O Ocostly:6"},
 		{"costly=1 +2", "X Xcostly:6"},
 		{"costly=1 +1", "O Ocostly:2"},
+		// A rate of its own counts apart.
+		{"tenant=eta @2/MINUTE", "O Otenant:1"},
+		{"tenant=eta @2/MINUTE", "O Otenant:0"},
+		{"tenant=eta @2/MINUTE", "X Xtenant:0"},
+		{"tenant=eta @2/MINUTE +0", "X Xtenant:0"},
+		{"tenant=eta @5/HOUR", "O Otenant:4"},
+		{"tenant=theta @2/MINUTE|tenant=theta", "O Otenant:1 Otenant:2"},
+		{"tenant=eta", "O Otenant:2"},
+		{"acme=1 @2/MINUTE", "O O"},
+		{"tenant=acme @1000/SECOND", "O Oacme:999"},
 		// The same key twice is one demand.
 		{"tenant=zeta|tenant=zeta", "O Otenant:1 Otenant:1"},
 		{"tenant=zeta|tenant=zeta", "X Xtenant:1 Xtenant:1"},
@@ -161,6 +179,8 @@ func TestShouldRateLimitAnswersWhateverIsAsked(t *testing.T) {
 		}
 	}
 	_, err := client.ShouldRateLimit(soon(t), question(strings.Repeat("tenant=1|", 100)))
+	code(t, err, codes.InvalidArgument)
+	_, err = client.ShouldRateLimit(soon(t), question("tenant=1 @2/UNKNOWN"))
 	code(t, err, codes.InvalidArgument)
 	if w.panicked > 0 {
 		t.Errorf("%d panics", w.panicked)

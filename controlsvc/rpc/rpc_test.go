@@ -107,7 +107,7 @@ func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority
 	w.authority.SetPolicy(testPolicy)
 	config.Authority, config.Observer, config.Logger = w.authority, w.observed, slog.New(slog.DiscardHandler)
 	decisions := replica.New(replica.Config{
-		Authority: w.authority, Now: now, Random: rand.Uint64, Logger: config.Logger, Workers: 2,
+		Authority: w.authority, Now: now, Random: rand.Uint64, Logger: config.Logger, Workers: 2, Timeout: time.Minute,
 	})
 	go decisions.Run(t.Context(), time.After)
 	config.Replica, config.Random = decisions, rand.Uint64

@@ -65,18 +65,27 @@ type Entry struct {
 // Get gives the key of a limit, made now where it is not known. The text may be lent.
 func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	in := t.tables[b.Limit]
-	if e := in.byKey[b.Key]; e != nil {
+	limit, name := in.limit.Name, b.Key
+	if b.Rule.Limit != in.limit { // the request brings a rate of its own
+		limit = b.Rule.Limit.NameWithRate()
+		name = limit + " " + name // no key has a space in it
+	}
+	if e := in.byKey[name]; e != nil {
 		e.follow(now, b.Rule)
 		t.touch(e)
 		return e
 	}
-	text := strings.Clone(b.Key)
+	name = strings.Clone(name)
+	key := name
+	if b.Rule.Limit != in.limit {
+		key = strings.Clone(b.Key)
+	}
 	e := &Entry{
-		Key:   t.client.NewKey(wire.KeyRef{Limit: in.limit.Name, Key: text}, *b.Rule),
-		table: in, bound: text, Told: in.tell(b.Rule),
+		Key:   t.client.NewKey(wire.KeyRef{Limit: limit, Key: key}, *b.Rule),
+		table: in, bound: name, Told: in.tell(b.Rule),
 	}
 	t.shrink()
-	in.byKey[text] = e
+	in.byKey[name] = e
 	t.link(e)
 	t.n++
 	return e
@@ -200,7 +209,7 @@ func (t *Keys) tick(now instant.Instant, step int) {
 		e := t.sweep
 		t.sweep = e.newer
 		t.unswept--
-		if e.table.limit == nil {
+		if e.table.limit == nil || e.Key.Ref.Limit != e.table.limit.Name {
 			t.drop(e)
 			continue
 		}

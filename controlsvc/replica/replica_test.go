@@ -1,0 +1,225 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/controlsvc/authority"
+	"sluice/controlsvc/policyfile"
+	"sluice/controlsvc/replica"
+	"sluice/controlsvc/store/memory"
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+	"sluice/testharness/oracle"
+)
+
+// watched is a store that counts what it is asked, and stands still when it is told to.
+type watched struct {
+	authority.Store
+
+	reserves atomic.Int64
+	stuck    atomic.Bool
+}
+
+func (w *watched) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
+	w.reserves.Add(1)
+	if !w.stuck.Load() {
+		return w.Store.Reserve(ctx, operations)
+	}
+	<-ctx.Done()
+	all := make([]authority.Reserved, len(operations))
+	for i := range all {
+		all[i].Err = errors.Join(authority.ErrUnavailable, ctx.Err())
+	}
+	return all
+}
+
+// world is a replica in a bubble of time.
+type world struct {
+	t         *testing.T
+	store     *watched
+	authority *authority.Authority
+	replica   *replica.Replica
+	began     time.Time
+}
+
+// inWorld runs a test in a bubble, with a policy of one limit for each of the given texts.
+func inWorld(t *testing.T, policy string, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		w := &world{t: t, began: time.Now()}
+		now := func() instant.Instant {
+			return instant.Instant(1_764_000_000_000_000 + time.Since(w.began).Microseconds())
+		}
+		w.store = &watched{Store: memory.New(now, 1000)}
+		w.authority = authority.New(authority.Config{Store: w.store, Now: now, Random: rand.Uint64})
+		w.adopt(policy)
+		w.replica = replica.New(replica.Config{
+			Authority: w.authority, Now: now, Random: rand.Uint64, Logger: slog.New(slog.DiscardHandler), Workers: 2, Timeout: 50 * time.Millisecond,
+		})
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		var running sync.WaitGroup
+		running.Go(func() { w.replica.Run(ctx, time.After) })
+		test(w)
+		cancel()
+		running.Wait()
+		w.replica.Stop()
+	})
+}
+
+func (w *world) adopt(limits string) {
+	p, err := policyfile.Parse("policy.yaml", []byte("domain: shop\nlimits:\n"+limits))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.authority.SetPolicy(p)
+}
+
+func (w *world) decide(ctx context.Context, demands ...replica.Demand) (admission.Output, error) {
+	var d replica.Decision
+	err := w.replica.Decide(ctx, w.authority.Policy(), demands, &d)
+	return d.Output, err
+}
+
+func (w *world) want(verdict admission.Verdict, source admission.Source, demands ...replica.Demand) {
+	w.t.Helper()
+	out, err := w.decide(w.t.Context(), demands...)
+	if err != nil || out.Verdict != verdict || out.Source != source {
+		w.t.Errorf("%v from %v, %v; want %v from %v", out.Verdict, out.Source, err, verdict, source)
+	}
+}
+
+func of(key string) replica.Demand { return replica.Demand{Key: key, Cost: 1} }
+
+// A hot key costs hardly any calls of the store, and no window holds more than its limit.
+func TestAHotKeyIsLeased(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1000/s], mode: lease, algorithm: sliding_log}", func(w *world) {
+		var admitted []oracle.Interval
+		for range 10_000 { // five seconds, at twice the limit
+			pass(500 * time.Microsecond)
+			out, err := w.decide(w.t.Context(), of("hot"))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if out.Verdict == admission.Admit {
+				at := time.Since(w.began)
+				admitted = append(admitted, oracle.Interval{Left: at, Answered: at, Units: 1})
+			}
+		}
+		if worst := oracle.WorstWindow(admitted, time.Second); worst > 1000 {
+			t.Errorf("%d in the worst window, want at most 1000", worst)
+		}
+		if n := len(admitted); n < 4900 {
+			t.Errorf("%d admitted of the 5000 that are possible", n)
+		}
+		if calls := w.store.reserves.Load(); calls > 1000 {
+			t.Errorf("%d reserves for 10,000 requests", calls)
+		}
+	})
+}
+
+// While the store stands still on_unavailable decides, in time; then at once; and the store is asked again afterwards.
+func TestAStoreThatStandsStill(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [10/m], mode: strict}", func(w *world) {
+		w.want(admission.Admit, admission.FromStore, of("x"))
+		w.store.stuck.Store(true)
+		for n := range 5 {
+			began := time.Now()
+			w.want(admission.Admit, admission.FromFallback, of("x"))
+			if took := time.Since(began); took > 60*time.Millisecond || n > 3 && took > 0 {
+				t.Errorf("request %d took %v", n, took)
+			}
+		}
+		w.store.stuck.Store(false)
+		pass(5 * time.Second)
+		// What was admitted meanwhile has been told: 6 of 10 are spent.
+		for range 4 {
+			w.want(admission.Admit, admission.FromStore, of("x"))
+		}
+		if out, err := w.decide(w.t.Context(), of("x")); err != nil || out.Verdict != admission.Deny {
+			t.Errorf("%v, %v; want a denial, for the fallback's requests count", out.Verdict, err)
+		}
+	})
+}
+
+// A caller that has gone leaves nothing behind that others lack.
+func TestACallerLeaves(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/m], mode: strict}", func(w *world) {
+		w.store.stuck.Store(true)
+		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := w.decide(ctx, of("x")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want a deadline exceeded", err)
+		}
+		w.store.stuck.Store(false)
+		pass(5 * time.Second)
+		w.want(admission.Admit, admission.FromStore, of("x"))
+	})
+}
+
+// Demands of a policy that has gone are refused; keys of limits that stay keep their counts.
+func TestThePolicyChanges(t *testing.T) {
+	const one = "  - {name: all, descriptor: [{key: a}], rates: [2/m], mode: strict}\n"
+	inWorld(t, one, func(w *world) {
+		old := w.authority.Policy()
+		w.want(admission.Admit, admission.FromStore, of("x"))
+		w.adopt("  - {name: other, descriptor: [{key: b}], rates: [2/m], mode: strict}\n" + one)
+		second := replica.Demand{Limit: 1, Key: "x", Cost: 1}
+		w.want(admission.Admit, admission.FromStore, second)
+		if err := w.replica.Decide(w.t.Context(), old, []replica.Demand{of("x")}, new(replica.Decision)); !errors.Is(err, replica.ErrPolicyChanged) {
+			t.Errorf("%v, want %v", err, replica.ErrPolicyChanged)
+		}
+		if out, _ := w.decide(w.t.Context(), second); out.Verdict != admission.Deny {
+			t.Errorf("%v, want a denial: both are spent", out.Verdict)
+		}
+	})
+}
+
+// Under max_wait a request is held until its unit is free.
+func TestARequestIsHeld(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/s], mode: lease, max_wait: 2s}", func(w *world) {
+		began := time.Now()
+		for range 2 {
+			if out, err := w.decide(w.t.Context(), of("x")); err != nil || out.Verdict != admission.Admit {
+				t.Errorf("%v, %v", out.Verdict, err)
+			}
+		}
+		if took := time.Since(began); took < time.Second || took > 1200*time.Millisecond {
+			t.Errorf("the second was admitted after %v, want a second", took)
+		}
+	})
+}
+
+// A replica that stops gives back what it holds.
+func TestStopGivesBack(t *testing.T) {
+	var store authority.Store
+	var a *authority.Authority
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1000/m], mode: lease}", func(w *world) {
+		for range 3 {
+			for range 20 {
+				if _, err := w.decide(w.t.Context(), of("x")); err != nil {
+					t.Error(err)
+				}
+			}
+			pass(20 * time.Millisecond)
+		}
+		store, a = w.store, w.authority
+		w.replica.Stop()
+		l := a.Policy().Limits[0]
+		states, err := store.Peek(w.t.Context(), authority.Key{Name: "shop/all/x", Algorithm: l.Algorithm, Rates: l.Rates})
+		if err != nil || states[0].Remaining != 1000-60 {
+			t.Errorf("%v, %v; want 940 left", states, err)
+		}
+	})
+}
+
+// pass lets the bubble's time pass.
+func pass(d time.Duration) { <-time.After(d) }
