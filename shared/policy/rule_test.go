@@ -1,11 +1,13 @@
 package policy
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"sluice/shared/limit"
@@ -198,6 +200,54 @@ func TestADefaultMayNameAPlan(t *testing.T) {
 	for _, b := range NewBinder(p).Bind(request{}, nil) {
 		if b.Rule.Plan != "paid" {
 			t.Errorf("no tier: plan %q of limit %d", b.Rule.Plan, b.Limit)
+		}
+	}
+}
+
+// What holds for a key, Bind says as Rule does, whichever way it takes for limits with or without exceptions.
+func TestBindGivesTheRuleOfTheKey(t *testing.T) {
+	one, two := []limit.Rate{{Units: 1, Window: time.Second}}, []limit.Rate{{Units: 2, Window: time.Second}}
+	listed := []List{{Identity: 0, Values: []string{"b"}}}
+	p := &Policy{
+		Identities: []Identity{{Name: "v", Source: FromHeader, Header: "v"}, {Name: "tier", Source: FromHeader, Header: "tier"}},
+		Limits: []Limit{
+			{Name: "plain", Rates: one},
+			{Name: "plans", Rates: one, PlanBy: 1, Plans: []Exception{{Name: "free", Rates: two}, {Name: "paid", Unlimited: true}}},
+			{Name: "overrides", Rates: one, Overrides: []Exception{{Name: "a", Rates: two}, {Name: "c", Unlimited: true}}},
+			{Name: "unlimited", Unlimited: true, Overrides: []Exception{{Name: "a", Rates: two}}},
+			{Name: "nobody's", Unlimited: true},
+			{Name: "some in shadow", Rates: one, Shadow: 50},
+			{Name: "all in shadow", Rates: one, Shadow: 100},
+			{Name: "measured", Rates: two, Measure: Measure{Header: "cost", Max: 9}},
+			{Name: "allowed", Rates: one, Allow: listed},
+		},
+	}
+	for i := range p.Limits {
+		p.Limits[i].Key = []uint32{0}
+	}
+	c := NewBinder(p)
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+		for _, tier := range []string{"", "free", "paid", "x"} {
+			var want, got []string
+			for i := range p.Limits {
+				l := &p.Limits[i]
+				rule, cost := l.Rule(tier, key), 1
+				switch {
+				case l.Name == "allowed" && key == "b", rule.Unlimited:
+					continue
+				case l.Name == "measured":
+					cost = 5
+				}
+				want = append(want, fmt.Sprint(l.Name, key, cost, rule.Plan, rule.Rates, rule.Shadow))
+			}
+			for _, b := range c.Bind(request{"v": key, "tier": tier, "cost": "5"}, nil) {
+				if b.Listed == 0 {
+					got = append(got, fmt.Sprint(b.Rule.Limit.Name, b.Key, b.Cost, b.Rule.Plan, b.Rule.Rates, b.Rule.Shadow))
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, tier %q (-want +got):\n%s", key, tier, diff)
+			}
 		}
 	}
 }
