@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/shared/instant"
+	"sluice/shared/limit"
 )
 
 // A limit with max_wait has its requests held until units are free (RATIONALE.md, max_wait). For requests that are paused a
@@ -21,6 +22,14 @@ const (
 	// driftShare is for what two clocks may differ by until it starts.
 	driftShare = 250
 )
+
+// heldFor is how long units come back after they were spent: a window, or, one by one, into a token bucket.
+func heldFor(key Key, rate limit.Rate) time.Duration {
+	if key.Algorithm == limit.TokenBucket && rate.Units > 0 {
+		return rate.Window / time.Duration(rate.Units)
+	}
+	return rate.Window
+}
 
 // held makes a plan one for a limit that holds its requests back for up to wait. Where units are scarce a worker is given at
 // most a fair share of what becomes free in that time.
@@ -40,7 +49,7 @@ func (s *sizing) held(p plan, key Key, now instant.Instant, wait time.Duration, 
 		return p
 	}
 	if p.ttl == 0 || wait >= rate.Window/longWait {
-		p.ttl = clamp(rate.Window/heldShare, minHeldTTL, maxHeldTTL) + wait/driftShare
+		p.ttl = clamp(heldFor(key, rate)/heldShare, minHeldTTL, maxHeldTTL) + wait/driftShare
 		p.ttl = p.ttl.Truncate(time.Microsecond) // as stores count
 	}
 	freed := int64(float64(rate.Units) * min(1, float64(wait)/float64(rate.Window)))

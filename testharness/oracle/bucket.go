@@ -32,19 +32,19 @@ func NewTokenBucket(burst int64, rates ...Rate) *TokenBucket {
 }
 
 // Reserve asks for a multiple of least, at most want, in all rates or none. Units come before time: a lease lasts only as
-// long as its units, spent at its end, would be within the burst.
+// long as its units, spent at its end, would be within the burst; one that starts later than now at least a moment.
 func (b *TokenBucket) Reserve(now time.Duration, _ string, want, least int64, ttl, horizon time.Duration) Grant {
 	grant := Grant{Start: now, End: now}
 	grant.Units = multiple(min(want, b.free(now)), least)
 	if grant.Units > 0 {
-		grant.End = b.leaseEnd(now, ttl, grant.Units)
+		grant.End = b.leaseEnd(now, ttl, grant.Units, 0)
 		if grant.End-now < min(ttl, shortest) {
 			grant.End = now
 		}
 	}
 	if start, ok := b.firstFree(now, least); grant.Units == 0 && ttl > 0 && ok && start <= now+horizon {
 		units := multiple(min(want, b.free(start)), least)
-		if end := b.leaseEnd(start, ttl, units); end-start >= min(ttl, shortest) {
+		if end := b.leaseEnd(start, ttl, units, shortest); end-start >= min(ttl, shortest) {
 			grant.Start, grant.End, grant.Units = start, end, units
 		}
 	}
@@ -102,11 +102,12 @@ func (b *TokenBucket) free(at time.Duration) int64 {
 	return free
 }
 
-// leaseEnd is the latest instant within ttl at which units may still be spent: full' = end + units·T ≤ start + burst·T.
-func (b *TokenBucket) leaseEnd(start, ttl time.Duration, units int64) time.Duration {
+// leaseEnd is the latest instant within ttl at which units may still be spent: end + units·T ≤ start + burst·T, or the least
+// that a lease lasts.
+func (b *TokenBucket) leaseEnd(start, ttl time.Duration, units int64, lasts time.Duration) time.Duration {
 	for i, rate := range b.rates {
 		spare := roundDown(b.emission(rate, b.burst[i]-units))
-		ttl = min(ttl, time.Duration(spare)*time.Microsecond)
+		ttl = min(ttl, max(lasts, time.Duration(spare)*time.Microsecond))
 	}
 	return start + ttl
 }

@@ -45,7 +45,12 @@ func TestTokenBucket(t *testing.T) {
 	ask{at: 31 * sec, want: 21, least: 21, give: oracle.Grant{
 		Start: 31 * sec, End: 31 * sec, Denied: true, Never: true, RetryAt: 31 * sec, DenyUntil: 31 * sec,
 	}}.check(t, l, "i")
-	l.Record([]oracle.Use{{At: 31 * sec, Units: 100}})
+	// All twenty from 32.3 on: full is that, and what is left to flow in no time; it lasts for 20 ms all the same.
+	ask{at: 31 * sec, want: 20, least: 20, ttl: 200 * milli, horizon: 2 * sec, give: oracle.Grant{
+		Units: 20, Start: 32*sec + 300*milli, End: 32*sec + 320*milli,
+	}}.check(t, l, "j")
+	l.Reset()
+	l.Record([]oracle.Use{{At: 31 * sec, Units: 113}})
 	remains(t, l, 32*sec, 0, 10*sec+300*milli)
 	l.Reset()
 	remains(t, l, 32*sec, 20, 0)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/shared/limit"
 	"sluice/testharness/sim"
 )
 
@@ -19,6 +20,8 @@ func TestHeldPoints(t *testing.T) {
 		workers        int
 		load           float64
 		calls, atLeast float64
+		// bucket is a token bucket's burst; 0: a sliding log.
+		bucket int64
 	}{
 		{name: "10/s, 4 workers, 2×, 500ms", units: 10, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 1, atLeast: 0.97},
 		{name: "10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1, atLeast: 0.95},
@@ -26,12 +29,17 @@ func TestHeldPoints(t *testing.T) {
 		{name: "1000/s, 4 workers, 2×, 500ms", units: 1000, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 0.3, atLeast: 0.97},
 		{name: "1000/s, 4 workers, 1×, 100ms", units: 1000, window: time.Second, wait: 100 * time.Millisecond, workers: 4, load: 1, calls: 0.6, atLeast: 0.95},
 		{name: "1000/s, 4 workers, 0.5×, 500ms", units: 1000, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 0.5, calls: 0.04, atLeast: 0.99},
+		{name: "a leaky bucket of 10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1.4, atLeast: 0.85, bucket: 1},
+		{name: "a bucket of 2, 10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1.4, atLeast: 0.97, bucket: 2},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			s := hotKey(p.units, p.workers, p.load)
 			s.Duration = 20 * time.Second
 			s.Limits[0].Rates[0].Window, s.Limits[0].MaxWait = p.window, p.wait
+			if p.bucket > 0 {
+				s.Limits[0].Algorithm, s.Limits[0].Rates[0].Burst = limit.TokenBucket, p.bucket
+			}
 			result := sim.Run(s)
 			f := result.Figures
 			t.Logf("%d requests: %.4f calls per request, %.4f of what was possible admitted, longest wait %v, by worker %v, worst window %.3f",

@@ -6,6 +6,7 @@ import (
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
+	"sluice/shared/policy"
 )
 
 // judge holds every admission against the guarantee. An admission's instant is that of its charge at the store where the
@@ -67,15 +68,14 @@ func (j *judge) inTurn(w *worker, s *stream) {
 	}
 }
 
-// cost is what a request spends of a limit.
-func (r *run) cost(name string) int64 {
-	for _, l := range r.scenario.Limits {
-		if l.Name == name {
-			return l.RequestCost()
-		}
-	}
-	return 1
+// limit gives one of the scenario's limits.
+func (r *run) limit(name string) *policy.Limit {
+	i := slices.IndexFunc(r.scenario.Limits, func(l policy.Limit) bool { return l.Name == name })
+	return &r.scenario.Limits[i]
 }
+
+// cost is what a request spends of a limit.
+func (r *run) cost(name string) int64 { return r.limit(name).RequestCost() }
 
 // spend notes a unit's instant, and looks at the windows that it falls into.
 func (j *judge) spend(k boundKey, at instant.Instant) {
@@ -87,6 +87,9 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 	all = slices.Insert(all, place, at)
 	j.spent[k] = all
 	j.run.watch.spent(k, at, 1)
+	if approximate(j.run.limit(k.limit).Algorithm) {
+		return // judged when the run is over, by the algorithm's own bound
+	}
 	for i, rate := range j.run.rates(k.limit) {
 		for end := place; end < len(all) && all[end] < at.Add(rate.Window); end++ {
 			first, _ := slices.BinarySearch(all, all[end].Add(-rate.Window)+1)
@@ -107,14 +110,7 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 }
 
 // rates gives a limit's rates.
-func (r *run) rates(name string) []limit.Rate {
-	for _, l := range r.scenario.Limits {
-		if l.Name == name {
-			return l.Rates
-		}
-	}
-	return nil
-}
+func (r *run) rates(name string) []limit.Rate { return r.limit(name).Rates }
 
 // allowed gives the most that a window ending now may hold: once the units were changed, the larger of both, for leases of
 // before may still be spent.

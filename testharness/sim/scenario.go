@@ -145,6 +145,7 @@ func Draw(seed uint64) Scenario {
 			s.Limits[i].Algorithm = limit.SlidingBuckets
 		}
 	}
+	s.drawAlgorithm()
 	return s
 }
 

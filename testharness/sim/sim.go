@@ -85,6 +85,7 @@ func RunWatched(s Scenario, w Watch) Result {
 	r.play(s.Duration)
 	r.world.runUntil(r.world.now.Add(s.longestWait()))
 	r.everybodyAnswered()
+	r.judge.approximate()
 	return Result{Figures: r.figures, Violations: r.judge.violations}
 }
 

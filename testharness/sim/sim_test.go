@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/shared/limit"
 	"sluice/testharness/sim"
 )
 
@@ -207,6 +209,35 @@ func TestMutationsAreCaught(t *testing.T) {
 			}
 			t.Logf("noticed with seed %d, after about %d runs: %s", failed.Seed, tried.Load(), violations[0])
 		})
+	}
+}
+
+// TestABoundOfEachAlgorithmIsJudged: under each of the approximate algorithms one unit more than the limit is noticed, strict
+// and by leases; under a token bucket also that a lease's units are counted as spent too early.
+func TestABoundOfEachAlgorithmIsJudged(t *testing.T) {
+	const within = 50
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindowCounter, limit.TokenBucket} {
+		for _, mode := range []limit.Mode{limit.Strict, limit.Lease} {
+			for _, m := range []sim.Mutation{"", sim.OneMore, sim.ScoreAtStart} {
+				if m == sim.ScoreAtStart && (a != limit.TokenBucket || mode != limit.Lease) {
+					continue // a lease of a window ends with it, whenever it is counted
+				}
+				t.Run(fmt.Sprintf("%v, %v, %s", a, mode, m), func(t *testing.T) {
+					failed, violations := firstFailure(1, within, func(s sim.Scenario) sim.Scenario {
+						s.Limits, s.Paid, s.Mutation = s.Limits[:1], 0, m
+						l := &s.Limits[0]
+						l.Algorithm, l.Mode, l.MaxWait, l.Rates = a, mode, 0, slices.Clone(l.Rates[:1])
+						if l.Rates[0].Burst = 0; a == limit.TokenBucket && s.Seed%2 == 0 {
+							l.Rates[0].Burst = l.RequestCost() + int64(s.Seed)%20
+						}
+						return s
+					}, func(sim.Figures) {})
+					if (violations != nil) != (m != "") {
+						t.Fatalf("within %d seeds: %v, %q", within, failed, violations)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ func TestWatchingChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(sim.Run(s), watched); diff != "" {
 			t.Fatalf("seed %d (-unwatched +watched):\n%s", seed, diff)
 		}
-		if most := max(s.Limits[0].Rates[0].Units, s.ChangeTo); spent < watched.Figures.Admitted ||
+		if most := max(s.Limits[0].Rates[0].Units, s.ChangeTo, s.Paid); spent < watched.Figures.Admitted ||
 			fullest > most && s.Limits[0].Mode != limit.Async {
 			t.Errorf("seed %d: told of %d units spent by %d requests, and of %d in a window of %d",
 				seed, spent, watched.Figures.Admitted, fullest, most)

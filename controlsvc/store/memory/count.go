@@ -39,8 +39,8 @@ type window interface {
 	// soonest gives the first instant from now on at which so many units, at most the rate's Most, may be granted for ttl, if
 	// nothing more is charged; and the first at which that is so if every lease comes back.
 	soonest(r limit.Rate, units int64, ttl time.Duration, now instant.Instant) (all, certain instant.Instant)
-	// lasts gives until when a grant of so many units from start until end may be spent.
-	lasts(r limit.Rate, units int64, start, end instant.Instant) instant.Instant
+	// lasts gives until when a grant of so many units from start until end may be spent; later: it starts after now.
+	lasts(r limit.Rate, units int64, start, end instant.Instant, later bool) instant.Instant
 	// standing tells how full it is.
 	standing(r limit.Rate, now instant.Instant) store.Standing
 }

@@ -90,7 +90,7 @@ func (r *request) free(start instant.Instant) (units int64, end instant.Instant)
 	}
 	units -= units % r.least
 	for i, w := range r.windows {
-		end = w.lasts(r.rates[i], units, start, end)
+		end = w.lasts(r.rates[i], units, start, end, start > r.now)
 	}
 	switch {
 	case end.Sub(start) >= min(r.ttl, store.Shortest):

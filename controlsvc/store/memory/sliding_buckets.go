@@ -198,7 +198,9 @@ func (w *bucketWindow) soonest(r limit.Rate, units int64, _ time.Duration, now i
 }
 
 // lasts implements window.
-func (*bucketWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant) instant.Instant { return end }
+func (*bucketWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant, _ bool) instant.Instant {
+	return end
+}
 
 // standing implements window.
 func (w *bucketWindow) standing(_ limit.Rate, now instant.Instant) store.Standing {

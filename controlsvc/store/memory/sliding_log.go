@@ -53,7 +53,9 @@ func (w *logWindow) soonest(r limit.Rate, units int64, _ time.Duration, now inst
 }
 
 // lasts implements window.
-func (*logWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant) instant.Instant { return end }
+func (*logWindow) lasts(_ limit.Rate, _ int64, _, end instant.Instant, _ bool) instant.Instant {
+	return end
+}
 
 // standing implements window.
 func (w *logWindow) standing(_ limit.Rate, now instant.Instant) store.Standing {

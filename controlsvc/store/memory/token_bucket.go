@@ -19,7 +19,8 @@ var _ count = (*tokenBuckets)(nil)
 // tokenBucket is the bucket of one window: the instant at which it is full again, full and part/parts of a microsecond, so that
 // a rate which does not divide its window is exact all the same.
 //
-// A grant counts as spent at its end, all of it: full' = max(full, end) + units·T ≤ start + burst·T, T = window ÷ units.
+// A grant counts as spent at its end, all of it: full + units·T ≤ start + burst·T, and then full' = max(full, end) + units·T,
+// T = window ÷ units.
 type tokenBucket struct {
 	length      time.Duration
 	full        instant.Instant
@@ -87,13 +88,18 @@ func (b *tokenBucket) soonest(r limit.Rate, units int64, _ time.Duration, now in
 	return at, at
 }
 
-// lasts implements window.
-func (*tokenBucket) lasts(r limit.Rate, units int64, start, end instant.Instant) instant.Instant {
+// lasts implements window. What ends while the units that the bucket keeps back flow in delays nothing after it. A lease that
+// starts later may be a little longer, or a bucket of one unit would have none.
+func (*tokenBucket) lasts(r limit.Rate, units int64, start, end instant.Instant, later bool) instant.Instant {
 	if r.Units == 0 {
 		return end
 	}
 	micros, _ := inflow(r, r.Most()-units)
-	return min(end, start+instant.Instant(micros))
+	longest := start + instant.Instant(micros)
+	if later {
+		longest = max(longest, start.Add(store.Shortest))
+	}
+	return min(end, longest)
 }
 
 // standing implements window.

@@ -129,7 +129,7 @@ func (f *fixedLength) soonest(r limit.Rate, units int64, _ time.Duration, now in
 }
 
 // lasts implements window.
-func (f *fixedLength) lasts(_ limit.Rate, _ int64, start, end instant.Instant) instant.Instant {
+func (f *fixedLength) lasts(_ limit.Rate, _ int64, start, end instant.Instant, _ bool) instant.Instant {
 	return min(end, f.startOf(f.numberAt(start)+1)-1)
 }
 

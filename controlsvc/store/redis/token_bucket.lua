@@ -2,7 +2,8 @@
 -- in microseconds, full, and what is missing to the next microsecond: part, of as many parts as there are units in the rate,
 -- parts. So a rate that does not divide its window is exact all the same.
 --
--- A grant counts as spent at its end, all of it: full' = max(full, stop) + units * T <= start + most * T, T = length / limit.
+-- A grant counts as spent at its end, all of it: full + units * T <= start + most * T, and then full' = max(full, stop) +
+-- units * T, T = length / limit.
 -- What was granted does not come back: the bucket does not know what it would be without it.
 
 local MAX_FULL = 1125899906842624 -- microseconds, to count with: 35 years
@@ -42,9 +43,13 @@ function soonest(w, units)
   return at, at
 end
 
+-- What ends while the units that the bucket keeps back flow in delays nothing after it. A lease that starts later may be a
+-- little longer, or a bucket of one unit would have none.
 function lasts(w, start, stop, units)
   if w.limit == 0 then return stop end
-  return math.min(stop, start + (inflow(w, w.most - units)))
+  local longest = inflow(w, w.most - units)
+  if start > now then longest = math.max(longest, SHORTEST) end
+  return math.min(stop, start + longest)
 end
 
 local function take(w, at, units)
