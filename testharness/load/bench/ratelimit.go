@@ -216,7 +216,9 @@ func rateLimitFleet(ctx context.Context, o options, log io.Writer) (all []*asked
 	processes = append(processes, redis.Process)
 	services := make([]*rig.Service, 2)
 	for i, store := range []string{"memory", redis.URL()} {
-		if services[i], err = rig.StartService(ctx, rig.ServiceOptions{Binary: o.sluice, Policy: policyFile, Store: store}); err != nil {
+		if services[i], err = rig.StartService(ctx, rig.ServiceOptions{
+			Binary: o.sluice, Policy: policyFile, Store: store, Args: []string{"--call-timeout", "1s"}, // what is measured is no fallback
+		}); err != nil {
 			return nil, nil, err
 		}
 		processes = append(processes, services[i].Process)
