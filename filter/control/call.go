@@ -150,8 +150,8 @@ func (c *Client) dispatch(path string, timeout time.Duration) (host.CallID, erro
 // CallEnded takes the answer to a call. One that nobody waits for any more, or never did, is ignored.
 func (c *Client) CallEnded(id host.CallID, reply host.Reply) {
 	now := c.proxy.Now()
-	c.expire(now) // an answer after the deadline is none
 	c.release(now)
+	c.expire(now) // an answer after the deadline is none
 	switch cl := c.take(id); {
 	case cl != nil:
 		c.ended(now, cl, reply)

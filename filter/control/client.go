@@ -212,8 +212,8 @@ func (c *Client) detach(r *Request) {
 // Tick does what time alone brings about. It is called every few milliseconds; nothing depends on how regularly.
 func (c *Client) Tick() {
 	now := c.proxy.Now()
+	c.release(now) // before those whose time is up take what is left
 	c.expire(now)
-	c.release(now)
 	c.tendLeases(now)
 	c.flush(now)
 	c.fetchWhenDue(now)
