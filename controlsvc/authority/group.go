@@ -39,7 +39,7 @@ func (g *group) leaseDenied() bool {
 // conclude decides how many requests the last attempt serves, writes that to the results, and gives what is to be taken
 // back: all that a member was granted beyond those requests, and whatever a failed reserve may have charged.
 func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
-	served, failed := g.wanted, false
+	served, failed, later := g.wanted, false, false
 	for i := range g.members {
 		m := &g.members[i]
 		if len(g.members) == 1 && m.holds() {
@@ -48,6 +48,7 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 			served = min(served, m.requests())
 		}
 		failed = failed || m.reserved.Err != nil
+		later = later || m.holds()
 	}
 	var back []giveBack
 	for i := range g.members {
@@ -68,7 +69,7 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 		if failed {
 			m.fail(&results[m.ask])
 		} else {
-			m.serve(&results[m.ask], served, g.wanted)
+			m.serve(&results[m.ask], served, g.wanted, later)
 		}
 	}
 	g.failed = failed
@@ -77,8 +78,9 @@ func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
 	return back
 }
 
-// serve writes what the member's last reserve means for its ask.
-func (m *member) serve(result *wire.AskResult, served, wanted int64) {
+// serve writes what the member's last reserve means for its ask. Later: another member lets the requests pass later, so that
+// one which has nothing against them does not deny them.
+func (m *member) serve(result *wire.AskResult, served, wanted int64, later bool) {
 	result.Problem = wire.NoProblem
 	if m.leased() {
 		r := &m.reserved
@@ -95,7 +97,7 @@ func (m *member) serve(result *wire.AskResult, served, wanted int64) {
 		// A grant that was settled already, to take its surplus back, cannot be settled by the worker.
 		result.Lease = m.reserved.Lease
 	}
-	result.Denied, result.Denial = served < wanted, wire.Denial{}
+	result.Denied, result.Denial = served < wanted && (m.denies || !later), wire.Denial{}
 	if m.denies {
 		m.deny(result)
 	}
