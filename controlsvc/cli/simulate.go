@@ -22,7 +22,7 @@ func newSimulate(p Process) *cobra.Command {
 	config := simulate.Config{
 		Limit: limit.Rate{Units: 1000, Window: time.Second}, Mode: limit.Lease, Load: 2, Out: p.Stdout, Now: p.Now,
 	}
-	var mode, output string
+	var mode, algorithm, output string
 	command := &cobra.Command{
 		Use:   "simulate",
 		Short: "Say what a limit would do under a load",
@@ -35,7 +35,7 @@ func newSimulate(p Process) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			config.Mode, config.JSON = limit.Lease, output == "json"
-			if err := checkSimulation(&config, mode, output); err != nil {
+			if err := checkSimulation(&config, mode, algorithm, output); err != nil {
 				return err
 			}
 			config.Progress = terminal(p.Stderr)
@@ -46,6 +46,7 @@ func newSimulate(p Process) *cobra.Command {
 	f.IntVar(&config.Workers, "workers", 4, "how many Envoy worker threads there are in all, 1 to "+strconv.Itoa(simulate.MaxWorkers))
 	f.Var(&rateFlag{&config.Limit}, "limit", "the limit, as a `RATE` such as 10/s, 1000/1s or 100/24h")
 	f.StringVar(&mode, "mode", "lease", "the limit's mode: lease or strict")
+	f.StringVar(&algorithm, "algorithm", "auto", "how units are counted: auto, or the name of an algorithm")
 	f.Var(&factorFlag{&config.Load}, "load", "what each tenant asks for, as a `SHARE` of its limit such as 2x, 0.5x or 80%")
 	f.IntVar(&config.Tenants, "tenants", 1, "how many tenants there are, each with a limit of its own, 1 to "+strconv.Itoa(simulate.MaxTenants))
 	f.DurationVar(&config.Duration, "duration", 10*time.Second, "how much virtual time there is traffic, 1ms to 8760h")
@@ -61,7 +62,7 @@ func newSimulate(p Process) *cobra.Command {
 }
 
 // checkSimulation says, all at once, which flags make no sense.
-func checkSimulation(c *simulate.Config, mode, output string) error {
+func checkSimulation(c *simulate.Config, mode, algorithm, output string) error {
 	var all []error
 	complain := func(flag, format string, args ...any) {
 		all = append(all, fmt.Errorf("--%s (%s): "+format, append([]any{flag, variable(flag)}, args...)...))
@@ -76,6 +77,11 @@ func checkSimulation(c *simulate.Config, mode, output string) error {
 		c.Mode = m
 	default:
 		complain("mode", "%q: want lease or strict", mode)
+	}
+	if a, ok := limit.ParseAlgorithm(algorithm); ok || algorithm == "auto" {
+		c.Algorithm = a
+	} else {
+		complain("algorithm", "%q: want auto, sliding_log, sliding_buckets, sliding_window_counter, fixed_window or token_bucket", algorithm)
 	}
 	if c.Workers < 1 || c.Workers > simulate.MaxWorkers {
 		complain("workers", "%d: want 1 to %d", c.Workers, simulate.MaxWorkers)

@@ -15,11 +15,12 @@ func TestSimulate(t *testing.T) {
 	}
 	contain(t, "the table", stdout, "50/500ms in mode lease: 2 workers, 2 tenants with a load of 1.5× each, in bursts, 2s", "requests", "plot: "+plot)
 
-	code, stdout, stderr = command(map[string]string{"SLUICE_MODE": "strict", "SLUICE_LOAD": "0.5x"}, "simulate", "--duration", "1s", "-o", "json")
+	code, stdout, stderr = command(map[string]string{"SLUICE_MODE": "strict", "SLUICE_LOAD": "0.5x"}, "simulate", "--duration", "1s", "--algorithm", "token_bucket", "-o", "json")
 	var figures struct {
 		Scenario struct {
-			Mode string  `json:"mode"`
-			Load float64 `json:"load"`
+			Algorithm string  `json:"algorithm"`
+			Mode      string  `json:"mode"`
+			Load      float64 `json:"load"`
 		} `json:"scenario"`
 		Requests    int64   `json:"requests"`
 		WorstWindow float64 `json:"worst_window"`
@@ -27,7 +28,7 @@ func TestSimulate(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &figures); err != nil || code != 0 {
 		t.Fatalf("code %d, %v, %s", code, err, stderr)
 	}
-	if figures.Scenario.Mode != "strict" || figures.Scenario.Load != 0.5 || figures.Requests < 400 || figures.WorstWindow <= 0 || figures.WorstWindow > 1 {
+	if figures.Scenario.Algorithm != "token_bucket" || figures.Scenario.Mode != "strict" || figures.Scenario.Load != 0.5 || figures.Requests < 400 || figures.WorstWindow <= 0 || figures.WorstWindow > 1 {
 		t.Errorf("%+v; want what the environment says, about 500 requests and a worst window of at most 1", figures)
 	}
 }
@@ -40,12 +41,12 @@ func TestSimulateRefuses(t *testing.T) {
 	}{
 		"everything at once": {
 			[]string{
-				"--workers", "0", "--tenants", "1001", "--mode", "async", "--limit", "0/s", "--load", "0", "--loss", "100%", "--duration", "0s", "--rtt", "1m",
+				"--workers", "0", "--tenants", "1001", "--mode", "async", "--algorithm", "leaky", "--limit", "0/s", "--load", "0", "--loss", "100%", "--duration", "0s", "--rtt", "1m",
 				"--jitter=-1s", "--timeout", "0s", "-o", "yaml", "--plot", "plot.pdf",
 			},
 			2,
 			[]string{
-				"--workers (SLUICE_WORKERS): 0: want 1 to 1024", "--tenants (SLUICE_TENANTS): 1001: want 1 to 1000", `"async": want lease or strict`,
+				"--workers (SLUICE_WORKERS): 0: want 1 to 1024", "--tenants (SLUICE_TENANTS): 1001: want 1 to 1000", `"async": want lease or strict`, `"leaky": want auto, sliding_log`,
 				"--limit (SLUICE_LIMIT): 0/s: want at least one unit", "--load", "want 0 to below 1", "0s: want 1ms to 8760h", "1m0s: want 0s to 10s", "--jitter",
 				"--timeout", `"yaml": want table or json`, `"plot.pdf": want a file that ends in .svg or .png`,
 			},

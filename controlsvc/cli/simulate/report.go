@@ -35,25 +35,26 @@ type report struct {
 
 // scenario is what was asked for.
 type scenario struct {
-	Limit    string  `json:"limit"`
-	Mode     string  `json:"mode"`
-	Workers  int     `json:"workers"`
-	Tenants  int     `json:"tenants"`
-	Load     float64 `json:"load"`
-	Bursts   bool    `json:"bursts"`
-	Duration string  `json:"duration"`
-	RTT      string  `json:"rtt"`
-	Jitter   string  `json:"jitter"`
-	Timeout  string  `json:"timeout"`
-	Loss     float64 `json:"loss"`
-	Seed     uint64  `json:"seed"`
+	Limit     string  `json:"limit"`
+	Mode      string  `json:"mode"`
+	Workers   int     `json:"workers"`
+	Tenants   int     `json:"tenants"`
+	Load      float64 `json:"load"`
+	Algorithm string  `json:"algorithm"`
+	Bursts    bool    `json:"bursts"`
+	Duration  string  `json:"duration"`
+	RTT       string  `json:"rtt"`
+	Jitter    string  `json:"jitter"`
+	Timeout   string  `json:"timeout"`
+	Loss      float64 `json:"loss"`
+	Seed      uint64  `json:"seed"`
 }
 
 func (c *Config) report(result sim.Result) *report {
 	f := result.Figures
 	r := &report{
 		Scenario: scenario{
-			Limit: c.Limit.String(), Mode: c.Mode.String(), Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
+			Limit: c.Limit.String(), Algorithm: c.algorithm().String(), Mode: c.Mode.String(), Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
 			Duration: c.Duration.String(), RTT: c.RTT.String(), Jitter: c.Jitter.String(), Timeout: c.Timeout.String(),
 			Loss: c.Loss, Seed: c.Seed,
 		},
@@ -91,9 +92,9 @@ func (r *report) table(c *Config) string {
 	fmt.Fprintf(&b, "%s in mode %s: %s, %s with a load of %g× each, %s%v of virtual time\n",
 		r.Scenario.Limit, r.Scenario.Mode, count(r.Scenario.Workers, "worker"), count(r.Scenario.Tenants, "tenant"), r.Scenario.Load,
 		map[bool]string{true: "in bursts, "}[r.Scenario.Bursts], c.Duration)
-	fmt.Fprintf(&b, "round trips of %v%s%s, timeout %v, seed %d\n\n", c.RTT,
+	fmt.Fprintf(&b, "round trips of %v%s%s, timeout %v, %s, seed %d\n\n", c.RTT,
 		map[bool]string{true: fmt.Sprintf(" and %v of jitter", c.Jitter)}[c.Jitter > 0],
-		map[bool]string{true: fmt.Sprintf(", %.4g %% of messages lost", 100*c.Loss)}[c.Loss > 0], c.Timeout, c.Seed)
+		map[bool]string{true: fmt.Sprintf(", %.4g %% of messages lost", 100*c.Loss)}[c.Loss > 0], c.Timeout, r.Scenario.Algorithm, c.Seed)
 	const padding = 2
 	w := tabwriter.NewWriter(&b, 0, 0, padding, ' ', 0)
 	line := func(name string, n int64, share string) {

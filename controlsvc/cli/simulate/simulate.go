@@ -22,6 +22,8 @@ type Config struct {
 	// Limit is each tenant's, in Mode: Strict or Lease.
 	Limit limit.Rate
 	Mode  limit.Mode
+	// Algorithm is how units are counted; 0: as a policy's auto would have it.
+	Algorithm limit.Algorithm
 	// Workers is how many filters there are, each in its own Envoy worker thread; each request comes to one of them by chance.
 	Workers int
 	Tenants int
@@ -97,14 +99,22 @@ func (c *Config) run(scenario sim.Scenario) (err error) {
 	return nil
 }
 
+func (c *Config) algorithm() limit.Algorithm {
+	if c.Algorithm == 0 {
+		return limit.Auto([]limit.Rate{c.Limit})
+	}
+	return c.Algorithm
+}
+
 // scenario is the configuration as the simulation takes it.
 func (c *Config) scenario() sim.Scenario {
+	algorithm := c.algorithm()
 	return sim.Scenario{
 		Seed: c.Seed, Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
 		Duration: c.Duration, Timeout: c.Timeout,
 		Limits: []policy.Limit{{
 			Name: "tenant", Key: []uint32{0}, Rates: []limit.Rate{c.Limit},
-			Algorithm: limit.SlidingLog, Mode: c.Mode, OnUnavailable: limit.Deny,
+			Algorithm: algorithm, Mode: c.Mode, OnUnavailable: limit.Deny,
 		}},
 		Faults: sim.Faults{Delay: c.RTT / 2, Jitter: c.Jitter / 2, Lose: c.Loss},
 	}

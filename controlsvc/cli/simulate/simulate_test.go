@@ -52,7 +52,7 @@ func TestFigures(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := scenario{
-				Limit: "100/s", Mode: mode.String(), Workers: 4, Tenants: 2, Load: 2, Duration: "5s", RTT: "1ms", Jitter: "1ms",
+				Limit: "100/s", Algorithm: "sliding_log", Mode: mode.String(), Workers: 4, Tenants: 2, Load: 2, Duration: "5s", RTT: "1ms", Jitter: "1ms",
 				Timeout: "200ms", Loss: 0.01, Seed: 7,
 			}
 			if diff := cmp.Diff(want, got.Scenario); diff != "" {
@@ -81,7 +81,7 @@ func TestTable(t *testing.T) {
 	}
 	for _, part := range []string{
 		"100/s in mode lease: 4 workers, 2 tenants with a load of 2× each, 500ms of virtual time\n",
-		"round trips of 1ms and 1ms of jitter, 1 % of messages lost, timeout 200ms, seed 7\n",
+		"round trips of 1ms and 1ms of jitter, 1 % of messages lost, timeout 200ms, sliding_log, seed 7\n",
 		"requests  ", "admitted  ", "waited  ", "calls  ", "store operations  ", "per request", "of the limit: it never held more\n", "shorter than the window of 1s",
 	} {
 		if !strings.Contains(out.String(), part) {
