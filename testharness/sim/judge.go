@@ -48,10 +48,14 @@ func (j *judge) admit(w *worker, s *stream) {
 }
 
 // inTurn notes that a request is let pass: none that came before it to the same worker, under the same keys, may still
-// wait where the limits hold requests back.
+// wait where the limits hold requests back. A store that loses answers leaves a call's requests undecided, which others may
+// pass then.
 func (j *judge) inTurn(w *worker, s *stream) {
 	if waited := j.run.world.now.Sub(s.arrived); waited > j.run.scenario.longestWait() {
 		j.complain("a request waited %v before it passed", waited)
+	}
+	if j.run.scenario.Faults.StoreLose > 0 {
+		return
 	}
 	for _, k := range s.bound {
 		for _, l := range j.run.scenario.Limits {
