@@ -54,7 +54,8 @@ func (c *Config) report(result sim.Result) *report {
 	f := result.Figures
 	r := &report{
 		Scenario: scenario{
-			Limit: c.Limit.String(), Algorithm: c.algorithm().String(), Mode: c.Mode.String(), Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
+			Limit: c.Limit.String(), Algorithm: c.algorithm().String(), Mode: c.Mode.String(),
+			Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
 			Duration: c.Duration.String(), RTT: c.RTT.String(), Jitter: c.Jitter.String(), Timeout: c.Timeout.String(),
 			Loss: c.Loss, Seed: c.Seed,
 		},
