@@ -108,7 +108,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	done; test $$found = 1 || { echo 'make fuzz: no fuzz target in $(PACKAGES)' >&2; exit 1; }
 
 .PHONY: bench
-bench: bench-go bench-envoy ## all benchmarks, with their tables written into docs/benchmarks.md
+bench: bench-go bench-envoy bench-matching ## all benchmarks, with their tables written into docs/benchmarks.md
 
 .PHONY: bench-envoy
 bench-envoy: build ## Envoy with Sluice beside Envoy with its own filters and without any; BENCH_FLAGS, such as -rounds 3
@@ -119,6 +119,11 @@ bench-envoy: build ## Envoy with Sluice beside Envoy with its own filters and wi
 bench-rls: build-command ## what Envoy's own rate limit filter asks, beside an empty gRPC handler; BENCH_FLAGS, such as -rounds 3
 	go build -o .cache/bin/bench ./testharness/load/bench
 	.cache/bin/bench -ratelimit -write docs/benchmarks.md $(BENCH_FLAGS)
+
+.PHONY: bench-matching
+bench-matching: build ## what it costs in Envoy to find a request's limit among 1, 100 and 10,000, and its key
+	go build -o .cache/bin/bench ./testharness/load/bench
+	.cache/bin/bench -matching -write docs/benchmarks.md $(BENCH_FLAGS)
 
 .PHONY: bench-memory
 bench-memory: build ## Envoy's memory over a million requests of a hundred thousand keys

@@ -114,7 +114,9 @@ func TestBootstraps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := addresses{upstream: "127.0.0.1:1", memory: "127.0.0.1:2", redis: "127.0.0.1:3", global: "127.0.0.1:4"}
+	to := addresses{
+		upstream: "127.0.0.1:1", global: "127.0.0.1:4", control: map[string]string{onMemory: "127.0.0.1:2", onRedis: "127.0.0.1:3"},
+	}
 	// Validation loads the filter, and any will do that does nothing.
 	empty := t.TempDir() + "/empty.wasm"
 	if err := os.WriteFile(empty, emptyWasm, 0o600); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 
 	"sluice/envoy"
@@ -25,7 +26,9 @@ const (
 
 // addresses is where the measured Envoy finds what it needs, HOST:PORT.
 type addresses struct {
-	upstream, memory, redis, global string
+	upstream, global string
+	// control is the service of each listener that has Sluice's filter.
+	control map[string]string
 }
 
 // wasm is what the filter is loaded from, and plugin is added to its configuration.
@@ -61,7 +64,7 @@ func measuredBootstrap(to addresses, code filterCode, direct bool) ([]byte, erro
 	}
 	pattern := tree.Resources.Listeners[0]
 	tree.Resources.Listeners = nil
-	for _, name := range []string{noFilter, localFilter, globalFilter, onMemory, onRedis} {
+	for _, name := range append([]string{noFilter, localFilter, globalFilter}, slices.Sorted(maps.Keys(to.control))...) {
 		listener, err := listenerLike(pattern, name, code, direct)
 		if err != nil {
 			return nil, err
@@ -69,7 +72,9 @@ func measuredBootstrap(to addresses, code filterCode, direct bool) ([]byte, erro
 		tree.Resources.Listeners = append(tree.Resources.Listeners, listener)
 	}
 	tree.Resources.Clusters = []object{clusters[envoy.UpstreamCluster]}
-	for name, address := range map[string]string{onMemory: to.memory, onRedis: to.redis, globalFilter: to.global} {
+	services := maps.Clone(to.control)
+	services[globalFilter] = to.global
+	for name, address := range services {
 		cluster, err := clusterLike(clusters[envoy.ControlCluster], name, address)
 		if err != nil {
 			return nil, err

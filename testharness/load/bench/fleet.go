@@ -19,11 +19,13 @@ var policy []byte
 
 // fleet is all processes of a measurement. They end with the context that they were started with.
 type fleet struct {
-	measured                      *rig.Envoy
-	upstream                      *rig.Envoy // nil with direct
-	memory, onRedis               *rig.Service
-	redis                         *rig.Redis
-	global                        *rig.Process
+	measured        *rig.Envoy
+	upstream        *rig.Envoy // nil with direct
+	memory, onRedis *rig.Service
+	redis           *rig.Redis
+	global          *rig.Process
+	// matchings are the services of the policies of that name; with them there are no others.
+	matchings                     []*rig.Service
 	envoyBinary, sluice, wasmFile string
 }
 
@@ -38,7 +40,12 @@ func startFleet(ctx context.Context, o options, log io.Writer) (*fleet, error) {
 		return nil, err
 	}
 	var to addresses
-	if err := f.startServices(ctx, &to, log); err != nil {
+	if o.matching {
+		err = f.startMatchings(ctx, &to)
+	} else {
+		err = f.startServices(ctx, &to, log)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !o.direct {
@@ -64,7 +71,7 @@ func startFleet(ctx context.Context, o options, log io.Writer) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, listener := range []string{onMemory, onRedis} {
+	for listener := range to.control {
 		address := f.measured.Listener(listener)
 		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-probe": "probe"}, `"probe"`, 20*time.Second); err != nil {
 			return nil, err
@@ -102,7 +109,7 @@ func (f *fleet) startServices(ctx context.Context, to *addresses, log io.Writer)
 		Name: "the service that answers OK", Path: self, Args: []string{answerCommand, to.global},
 		Ready: func(ctx context.Context) error { return reachable(ctx, to.global) },
 	})
-	to.memory, to.redis = f.memory.GRPC, f.onRedis.GRPC
+	to.control = map[string]string{onMemory: f.memory.GRPC, onRedis: f.onRedis.GRPC}
 	if err != nil {
 		return fmt.Errorf("starting what answers Envoy's global filter: %w", err)
 	}
@@ -125,7 +132,12 @@ func (f *fleet) stop() {
 			e.Stop()
 		}
 	}
-	for _, p := range []*rig.Process{f.global, f.memory.Process, f.onRedis.Process, f.redis.Process} {
-		p.Stop()
+	for _, s := range f.matchings {
+		s.Stop()
+	}
+	if f.matchings == nil {
+		for _, p := range []*rig.Process{f.global, f.memory.Process, f.onRedis.Process, f.redis.Process} {
+			p.Stop()
+		}
 	}
 }

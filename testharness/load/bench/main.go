@@ -36,11 +36,11 @@ func main() {
 
 // options is what the command line says.
 type options struct {
-	sluice, wasm, write, goTable, only string
-	rounds, concurrency, maxKeys       int
-	lasts, memoryEvery                 time.Duration
-	rate                               float64
-	direct, memory, rateLimit          bool
+	sluice, wasm, write, goTable, only  string
+	rounds, concurrency, maxKeys        int
+	lasts, memoryEvery                  time.Duration
+	rate                                float64
+	direct, memory, rateLimit, matching bool
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -59,6 +59,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.direct, "direct", false, "Envoy answers by itself, instead of asking an upstream")
 	flags.BoolVar(&o.memory, "memory", false, "instead, Envoy's memory over a million requests of a hundred thousand keys")
 	flags.BoolVar(&o.rateLimit, "ratelimit", false, "instead, the rate limit service that Envoy's own filter asks, beside an empty handler")
+	flags.BoolVar(&o.matching, "matching", false, "instead, what it costs in Envoy to find a request's limit among many, and its key")
 	flags.IntVar(&o.maxKeys, "max-keys", 10_000, "with -memory: the filter's max_keys")
 	flags.DurationVar(&o.memoryEvery, "every", 5*time.Second, "with -memory: how often to look")
 	if err := flags.Parse(args); err != nil {
@@ -111,11 +112,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		name = "Forwarding"
-		if o.direct {
-			name = "Direct response"
+		text = f.setting(ctx, args) + how(o, loader) + "\n"
+		switch {
+		case o.matching:
+			name, text = "Matching", text+matchingTable(all, samples)
+		case o.direct:
+			name, text = "Direct response", text+table(all, samples)+"\n"+verdict(all, samples)
+		default:
+			name, text = "Forwarding", text+table(all, samples)+"\n"+verdict(all, samples)
 		}
-		text = f.setting(ctx, args) + how(o, loader) + "\n" + table(all, samples) + "\n" + verdict(all, samples) + unexpected(all, samples)
+		text += unexpected(all, samples)
 	}
 	fmt.Fprintln(stdout, text)
 	if o.write == "" {

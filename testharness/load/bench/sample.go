@@ -30,6 +30,13 @@ const (
 )
 
 func (f *fleet) contenders() []contender {
+	if f.matchings != nil {
+		all := make([]contender, len(matchings))
+		for i, m := range matchings {
+			all[i] = m.contender(f.matchings[i].Process)
+		}
+		return all
+	}
 	memory, redis := f.memory.Process, f.onRedis.Process
 	return []contender{
 		{name: plainName, listener: noFilter, path: "/plain", status: http.StatusOK},
