@@ -102,7 +102,7 @@ var breaks = map[limit.Algorithm][]string{
 	},
 	limit.TokenBucket: {
 		"if w.full < at then w.full, w.part = at, 0 end ==> if w.full < now then w.full, w.part = now, 0 end",
-		"inflow(w, w.most - units))) ==> inflow(w, w.most)))",
+		"local longest = inflow(w, w.most - units) ==> local longest = inflow(w, w.most)",
 		"w.full + time, w.part + part ==> w.full + time, w.part",
 		"(w.part > part and 1 or 0) ==> 0",
 		"math.ceil((rest + w.part) / w.length) ==> math.floor((rest + w.part) / w.length)",

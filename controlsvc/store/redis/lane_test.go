@@ -110,10 +110,11 @@ func TestCallsThatWaitInVain(t *testing.T) {
 			return l.flying == flying && l.queued == queued
 		}
 	}
-	for caller := range maxFlights {
+	waitFor(t, "the flight before to be over", idle(0, 0))
+	for caller := range maxFlights { // one after the other, or they would share a flight
 		ask(caller, flight)
+		waitFor(t, "one of the first to be under way", idle(caller+1, 0))
 	}
-	waitFor(t, "the first to be under way", idle(maxFlights, 0))
 	for caller := range callers {
 		ask(maxFlights+caller, deadline)
 	}
@@ -175,7 +176,7 @@ func TestOneMasterStandsStill(t *testing.T) {
 	waitFor(t, "those that hang", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flying+l.queued == 10
+		return l.flying == maxFlights
 	})
 	for address, name := range byServer {
 		if address == still.Address {
