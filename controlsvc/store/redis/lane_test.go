@@ -176,7 +176,7 @@ func TestOneMasterStandsStill(t *testing.T) {
 	waitFor(t, "those that hang", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flying == maxFlights
+		return l.flying > 0
 	})
 	for address, name := range byServer {
 		if address == still.Address {
