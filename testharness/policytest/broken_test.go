@@ -113,7 +113,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 		{
 			name: "lets in who is allowed and blocked", test: "TestScenarios/fake/block-allow", says: "want 403",
-			patches: []patch{{"shared/policy/bind.go", "if b.on(p.Block) {", "if b.on(p.Block) && !b.on(p.Allow) {"}},
+			patches: []patch{{"shared/policy/bind.go", "if len(p.Block) > 0 && b.on(p.Block) {", "if b.on(p.Block) && !b.on(p.Allow) {"}},
 		},
 		{
 			name: "takes any cost", test: "TestScenarios/fake/cost-header", says: "want 200",
@@ -121,7 +121,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 		{
 			name: "forgets no key", test: "TestMemoryIsFlat/strict", says: "are remembered, want at most",
-			patches: []patch{{"filter/plugin/keys.go", "i < tries && t.n >= t.max", "i < 0 && t.n >= t.max"}},
+			patches: []patch{{"filter/control/keys.go", "i < tries && t.n >= t.max", "i < 0 && t.n >= t.max"}},
 		},
 	} {
 		t.Run(broken.name, func(t *testing.T) {

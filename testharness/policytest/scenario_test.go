@@ -65,6 +65,7 @@ var notOn = map[string]map[string]string{
 		"shadow-enforce.txtar":   oneEmulator,
 		"shadow-percent.txtar":   oneEmulator,
 		"shadow-quiet.txtar":     oneEmulator,
+		"max-wait-second.txtar":  oneEmulator,
 	},
 }
 
