@@ -223,7 +223,8 @@ func (d dynamic) under(t *testing.T, do func()) (flows [3]seen) {
 // startNext starts a second service, whose limits have other names.
 func startNext(t *testing.T) *rig.Service {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "policy.yaml")
+	// Beside the first one's: the file of its key is named from there.
+	file := filepath.Join(fleet.directory, "next.yaml")
 	text := strings.Replace(policy, "name: probe\n", "name: probe-next\n", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -88,15 +88,21 @@ func TestAloneByShares(t *testing.T) {
 	}
 }
 
-// away makes every limit of a scenario local, with nobody held, and cuts some workers off for a while.
+// away makes every limit of a scenario local and exact, with nobody held, and cuts some workers off for a while.
 func away(s sim.Scenario) sim.Scenario {
 	for i := range s.Limits {
 		s.Limits[i].OnUnavailable, s.Limits[i].MaxWait = limit.Local, 0
 		if s.Limits[i].Mode == limit.Async {
 			s.Limits[i].Mode = limit.Lease
 		}
+		if s.Limits[i].Algorithm != limit.SlidingBuckets {
+			s.Limits[i].Algorithm = limit.SlidingLog
+		}
+		for j := range s.Limits[i].Rates {
+			s.Limits[i].Rates[j].Burst = 0
+		}
 	}
-	s.Faults.Drift = 0
+	s.Faults.Drift, s.Paid = 0, 0
 	s.Outage, s.OutageFor, s.CutOff = s.Duration/3, s.Duration/4, int(s.Seed)%s.Workers
 	return s
 }
