@@ -58,6 +58,35 @@ func drawRequest(t *rapid.T) SyncRequest {
 			return Record{KeyRef: drawKey(t), Uses: drawUses(t), ID: rapid.Uint64().Draw(t, "id")}
 		}),
 		Active: rapid.Bool().Draw(t, "active"),
+		Report: drawReport(t),
+	}
+}
+
+func drawReport(t *rapid.T) *Report {
+	if rapid.Bool().Draw(t, "no report") {
+		return nil
+	}
+	return &Report{
+		ID: rapid.Uint64().Draw(t, "report"), Age: drawDuration(t, "age"), Span: drawDuration(t, "span"),
+		Tallies: drawList(t, "tallies", 4, func(t *rapid.T) Tally {
+			return Tally{
+				Limit: drawText(t, "limit"), Route: drawText(t, "route"), Window: drawDuration(t, "window"), Result: Result(rapid.Uint8().Draw(t, "result")),
+				Source: rapid.Uint8().Draw(t, "source"), Count: drawUnits(t, "count"), Near: drawUnits(t, "near"),
+			}
+		}),
+		Keys: drawList(t, "keys", 3, func(t *rapid.T) KeyTally {
+			return KeyTally{drawKey(t), drawUnits(t, "admitted"), drawUnits(t, "denied"), drawUnits(t, "shadow admitted"), drawUnits(t, "shadow denied")}
+		}),
+		Denials: drawList(t, "denials", MaxDenialSamples, func(t *rapid.T) DenialSample {
+			return DenialSample{
+				KeyRef: drawKey(t), Route: drawText(t, "route"), Window: drawDuration(t, "window"), Source: rapid.Uint8().Draw(t, "source"),
+				Remaining: drawUnits(t, "remaining"), RetryAfter: drawDuration(t, "retry"), Age: drawDuration(t, "age"),
+				TraceID: rapid.StringMatching(`([0-9a-f]{32})?`).Draw(t, "trace"), Shadow: rapid.Bool().Draw(t, "shadow"),
+			}
+		}),
+		UpstreamMicros: rapid.SliceOfN(rapid.Uint32(), 0, MaxUpstream).Draw(t, "upstream"), UpstreamOf: rapid.Uint32().Draw(t, "of"),
+		Unlisted: drawUnits(t, "unlisted"), KeysLost: drawUnits(t, "lost"), Away: drawDuration(t, "away"),
+		Waits: drawUnits(t, "waits"), Waited: drawDuration(t, "waited"),
 	}
 }
 
@@ -78,6 +107,7 @@ func drawResponse(t *rapid.T) SyncResponse {
 		}),
 		Settled: indices("settled", 200), Abandoned: indices("abandoned", MaxAbandoned), Recorded: indices("recorded", 20),
 		PolicyVersion: drawText(t, "version"), Workers: rapid.Uint32().Draw(t, "workers"), Rank: rapid.Uint32().Draw(t, "rank"),
+		Reported: rapid.Uint64().Draw(t, "reported"),
 	}
 }
 

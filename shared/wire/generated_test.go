@@ -44,13 +44,43 @@ func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
 			KeyRef: KeyRef{r.GetLimit(), r.GetKey()}, Uses: fromGeneratedUses(r.GetUses()), ID: r.GetRecordId(),
 		})
 	}
+	out.Report = fromGeneratedReport(m.GetReport())
+	return out
+}
+
+func fromGeneratedReport(m *sluicev1.Report) *Report {
+	if m == nil {
+		return nil
+	}
+	out := &Report{
+		ID: m.GetReportId(), Age: micros(m.GetAge()), Span: micros(m.GetSpan()), UpstreamMicros: m.GetUpstreamMicros(), UpstreamOf: m.GetUpstreamOf(),
+		Unlisted: int64(m.GetUnlisted()), KeysLost: int64(m.GetKeysLost()), Away: micros(m.GetAway()), Waits: int64(m.GetWaits()), Waited: micros(m.GetWaited()),
+	}
+	for _, t := range m.GetTallies() {
+		out.Tallies = append(out.Tallies, Tally{
+			Limit: t.GetLimit(), Route: t.GetRoute(), Window: micros(t.GetWindow()), Result: Result(t.GetResult()), Source: uint8(t.GetSource()),
+			Count: int64(t.GetCount()), Near: int64(t.GetNear()),
+		})
+	}
+	for _, k := range m.GetKeys() {
+		out.Keys = append(out.Keys, KeyTally{
+			KeyRef: KeyRef{k.GetLimit(), k.GetKey()}, Admitted: int64(k.GetAdmitted()), Denied: int64(k.GetDenied()),
+			ShadowAdmitted: int64(k.GetShadowAdmitted()), ShadowDenied: int64(k.GetShadowDenied()),
+		})
+	}
+	for _, d := range m.GetDenials() {
+		out.Denials = append(out.Denials, DenialSample{
+			KeyRef: KeyRef{d.GetLimit(), d.GetKey()}, Route: d.GetRoute(), Window: micros(d.GetWindow()), Source: uint8(d.GetSource()),
+			Remaining: int64(d.GetRemaining()), RetryAfter: micros(d.GetRetryAfter()), Age: micros(d.GetAge()), TraceID: d.GetTraceId(), Shadow: d.GetShadow(),
+		})
+	}
 	return out
 }
 
 func fromGeneratedResponse(m *sluicev1.SyncResponse) SyncResponse {
 	out := SyncResponse{
 		Settled: m.GetSettled(), Abandoned: m.GetAbandoned(), Recorded: m.GetRecorded(),
-		PolicyVersion: m.GetPolicyVersion(), Workers: m.GetWorkers(), Rank: m.GetRank(),
+		PolicyVersion: m.GetPolicyVersion(), Workers: m.GetWorkers(), Rank: m.GetRank(), Reported: m.GetReported(),
 	}
 	for _, r := range m.GetResults() {
 		result := AskResult{

@@ -32,6 +32,19 @@ var (
 		},
 		Records: []Record{{KeyRef: KeyRef{"tenant", "umbrella"}, Uses: []Use{{Age: time.Hour, Units: 7}}, ID: 9}},
 		Active:  true,
+		Report: &Report{
+			ID: 7, Age: time.Hour, Span: time.Second,
+			Tallies: []Tally{
+				{Limit: "tenant", Route: "/v1/reports/{id}", Window: time.Second, Result: Admitted, Source: 2, Count: 300, Near: 3},
+				{Result: Left, Source: 1, Count: 1},
+			},
+			Keys: []KeyTally{{KeyRef: KeyRef{"tenant", "acme"}, Admitted: 200, Denied: 4, ShadowAdmitted: 3, ShadowDenied: 1}},
+			Denials: []DenialSample{{
+				KeyRef: KeyRef{"tenant", "acme"}, Route: "/v1", Window: time.Minute, Source: 4, Remaining: 2, RetryAfter: time.Second,
+				Age: time.Millisecond, TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", Shadow: true,
+			}},
+			UpstreamMicros: []uint32{1500, 0}, UpstreamOf: 64, Unlisted: 1, KeysLost: 2, Away: time.Minute, Waits: 5, Waited: 9 * time.Millisecond,
+		},
 	}
 	exampleResponse = SyncResponse{
 		Results: []AskResult{
@@ -47,7 +60,7 @@ var (
 			{Problem: UnknownLimit},
 		},
 		Settled: []uint32{0, 300}, Abandoned: []uint32{0}, Recorded: []uint32{0},
-		PolicyVersion: "7c9e66", Workers: 4, Rank: 3,
+		PolicyVersion: "7c9e66", Workers: 4, Rank: 3, Reported: 7,
 	}
 	examplePolicy = GetPolicyResponse{Version: "7c9e66", Policy: &policy.Policy{
 		Version: "7c9e66", Domain: "shop", HashKey: "0123456789abcdef",

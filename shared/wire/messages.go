@@ -47,6 +47,8 @@ type SyncRequest struct {
 	Asks          []Ask
 	Records       []Record
 	Active        bool
+	// Report is nil where there is none.
+	Report *Report
 }
 
 // Abandoned names a call that the worker gave up, and the keys it asked for.
@@ -93,6 +95,7 @@ type SyncResponse struct {
 	Recorded      []uint32
 	PolicyVersion string
 	Workers, Rank uint32
+	Reported      uint64
 }
 
 // Problem says why an ask has neither a grant nor a denial.

@@ -28,7 +28,12 @@ func AppendSyncRequest(dst []byte, m *SyncRequest) []byte {
 		dst, start = openMessage(dst, 7)
 		dst = closeMessage(appendRecord(dst, &m.Records[i]), start)
 	}
-	return appendFlag(dst, 8, m.Active)
+	dst = appendFlag(dst, 8, m.Active)
+	if m.Report != nil {
+		dst, start = openMessage(dst, 9)
+		dst = closeMessage(appendReport(dst, m.Report), start)
+	}
+	return dst
 }
 
 func appendKeyRef(dst []byte, k *KeyRef) []byte {
@@ -114,6 +119,11 @@ func ParseSyncRequest(body []byte) (SyncRequest, error) {
 			}
 		case 8:
 			m.Active = f.flag("active")
+		case 9:
+			if m.Report == nil { // a message that comes twice is one message, says the encoding
+				m.Report = new(Report)
+			}
+			f.nested("report", -1, parseReport(f.message("report"), m.Report))
 		default:
 			f.skip()
 		}

@@ -1,5 +1,7 @@
 package wire
 
+import "math"
+
 // AppendSyncResponse writes the message to the end of dst, and gives dst back.
 func AppendSyncResponse(dst []byte, m *SyncResponse) []byte {
 	for i := range m.Results {
@@ -12,7 +14,8 @@ func AppendSyncResponse(dst []byte, m *SyncResponse) []byte {
 	dst = appendIndices(dst, 4, m.Recorded)
 	dst = appendText(dst, 5, m.PolicyVersion)
 	dst = appendNumber(dst, 6, uint64(m.Workers))
-	return appendNumber(dst, 7, uint64(m.Rank))
+	dst = appendNumber(dst, 7, uint64(m.Rank))
+	return appendNumber(dst, 8, m.Reported)
 }
 
 func appendAskResult(dst []byte, r *AskResult) []byte {
@@ -63,6 +66,8 @@ func ParseSyncResponse(body []byte) (SyncResponse, error) {
 			m.Workers = f.number32("workers")
 		case 7:
 			m.Rank = f.number32("rank")
+		case 8:
+			m.Reported = f.numberUpTo("reported", math.MaxUint64)
 		default:
 			f.skip()
 		}

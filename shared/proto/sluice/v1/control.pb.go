@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What became of a request, or what a limit in shadow would have made of it.
+type Result int32
+
+const (
+	Result_RESULT_UNSPECIFIED Result = 0
+	Result_RESULT_ADMITTED    Result = 1
+	Result_RESULT_DENIED      Result = 2
+	// One for each limit in shadow that an admitted request is under.
+	Result_RESULT_SHADOW_ADMITTED Result = 3
+	Result_RESULT_SHADOW_DENIED   Result = 4
+	// The client left before the request was decided.
+	Result_RESULT_LEFT Result = 5
+)
+
+// Enum value maps for Result.
+var (
+	Result_name = map[int32]string{
+		0: "RESULT_UNSPECIFIED",
+		1: "RESULT_ADMITTED",
+		2: "RESULT_DENIED",
+		3: "RESULT_SHADOW_ADMITTED",
+		4: "RESULT_SHADOW_DENIED",
+		5: "RESULT_LEFT",
+	}
+	Result_value = map[string]int32{
+		"RESULT_UNSPECIFIED":     0,
+		"RESULT_ADMITTED":        1,
+		"RESULT_DENIED":          2,
+		"RESULT_SHADOW_ADMITTED": 3,
+		"RESULT_SHADOW_DENIED":   4,
+		"RESULT_LEFT":            5,
+	}
+)
+
+func (x Result) Enum() *Result {
+	p := new(Result)
+	*p = x
+	return p
+}
+
+func (x Result) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Result) Descriptor() protoreflect.EnumDescriptor {
+	return file_sluice_v1_control_proto_enumTypes[0].Descriptor()
+}
+
+func (Result) Type() protoreflect.EnumType {
+	return &file_sluice_v1_control_proto_enumTypes[0]
+}
+
+func (x Result) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Result.Descriptor instead.
+func (Result) EnumDescriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{0}
+}
+
 // Why this ask was not answered by a grant or a denial.
 type AskResult_Problem int32
 
@@ -63,11 +124,11 @@ func (x AskResult_Problem) String() string {
 }
 
 func (AskResult_Problem) Descriptor() protoreflect.EnumDescriptor {
-	return file_sluice_v1_control_proto_enumTypes[0].Descriptor()
+	return file_sluice_v1_control_proto_enumTypes[1].Descriptor()
 }
 
 func (AskResult_Problem) Type() protoreflect.EnumType {
-	return &file_sluice_v1_control_proto_enumTypes[0]
+	return &file_sluice_v1_control_proto_enumTypes[1]
 }
 
 func (x AskResult_Problem) Number() protoreflect.EnumNumber {
@@ -76,7 +137,7 @@ func (x AskResult_Problem) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AskResult_Problem.Descriptor instead.
 func (AskResult_Problem) EnumDescriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{8, 0}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{12, 0}
 }
 
 type SyncRequest struct {
@@ -95,7 +156,9 @@ type SyncRequest struct {
 	// Units admitted without the store's consent: while it was away, or in mode async; repeated until acknowledged.
 	Records []*Record `protobuf:"bytes,7,rep,name=records,proto3" json:"records,omitempty"`
 	// True once the worker has asked for units in its life: it counts then in the shares of the local fallback.
-	Active        bool `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`
+	Active bool `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`
+	// What the worker has decided. There is one report at a time, repeated unchanged until acknowledged, and taken once.
+	Report        *Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -184,6 +247,13 @@ func (x *SyncRequest) GetActive() bool {
 		return x.Active
 	}
 	return false
+}
+
+func (x *SyncRequest) GetReport() *Report {
+	if x != nil {
+		return x.Report
+	}
+	return nil
 }
 
 // A key as a worker names it: the limit's name in the policy, and the identity values joined and escaped.
@@ -593,6 +663,461 @@ func (x *Ask) GetPlan() string {
 	return ""
 }
 
+// What a worker has decided since its report before.
+type Report struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the worker's reports, from 1.
+	ReportId uint64 `protobuf:"varint,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
+	// For how long the worker had lived when it made the report, and for how long before that the report goes back.
+	Age  uint64 `protobuf:"varint,2,opt,name=age,proto3" json:"age,omitempty"`
+	Span uint64 `protobuf:"varint,3,opt,name=span,proto3" json:"span,omitempty"`
+	// Each decided request is in exactly one tally whose result is no shadow's.
+	Tallies []*Tally `protobuf:"bytes,4,rep,name=tallies,proto3" json:"tallies,omitempty"`
+	// Of the busiest keys; the others' stay for the next report.
+	Keys []*KeyTally `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Some of the denials. How many there were, the tallies say.
+	Denials []*DenialSample `protobuf:"bytes,6,rep,name=denials,proto3" json:"denials,omitempty"`
+	// How long some of the admitted requests were at the upstream, one out of upstream_of.
+	UpstreamMicros []uint32 `protobuf:"varint,7,rep,packed,name=upstream_micros,json=upstreamMicros,proto3" json:"upstream_micros,omitempty"`
+	UpstreamOf     uint32   `protobuf:"varint,8,opt,name=upstream_of,json=upstreamOf,proto3" json:"upstream_of,omitempty"`
+	// Of the tallies' requests those that stand in a tally without their limit and route, for which there was no room.
+	Unlisted uint64 `protobuf:"varint,9,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	// Requests that are in no tally of a key and will never be, for the key was forgotten first.
+	KeysLost uint64 `protobuf:"varint,10,opt,name=keys_lost,json=keysLost,proto3" json:"keys_lost,omitempty"`
+	// For how long the worker had given the service up, so that each limit's on_unavailable decided.
+	Away uint64 `protobuf:"varint,11,opt,name=away,proto3" json:"away,omitempty"`
+	// Requests that were paused and then decided, and for how long they were all together.
+	Waits         uint64 `protobuf:"varint,12,opt,name=waits,proto3" json:"waits,omitempty"`
+	Waited        uint64 `protobuf:"varint,13,opt,name=waited,proto3" json:"waited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Report) Reset() {
+	*x = Report{}
+	mi := &file_sluice_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Report) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Report) ProtoMessage() {}
+
+func (x *Report) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Report.ProtoReflect.Descriptor instead.
+func (*Report) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Report) GetReportId() uint64 {
+	if x != nil {
+		return x.ReportId
+	}
+	return 0
+}
+
+func (x *Report) GetAge() uint64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
+}
+
+func (x *Report) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *Report) GetTallies() []*Tally {
+	if x != nil {
+		return x.Tallies
+	}
+	return nil
+}
+
+func (x *Report) GetKeys() []*KeyTally {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Report) GetDenials() []*DenialSample {
+	if x != nil {
+		return x.Denials
+	}
+	return nil
+}
+
+func (x *Report) GetUpstreamMicros() []uint32 {
+	if x != nil {
+		return x.UpstreamMicros
+	}
+	return nil
+}
+
+func (x *Report) GetUpstreamOf() uint32 {
+	if x != nil {
+		return x.UpstreamOf
+	}
+	return 0
+}
+
+func (x *Report) GetUnlisted() uint64 {
+	if x != nil {
+		return x.Unlisted
+	}
+	return 0
+}
+
+func (x *Report) GetKeysLost() uint64 {
+	if x != nil {
+		return x.KeysLost
+	}
+	return 0
+}
+
+func (x *Report) GetAway() uint64 {
+	if x != nil {
+		return x.Away
+	}
+	return 0
+}
+
+func (x *Report) GetWaits() uint64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *Report) GetWaited() uint64 {
+	if x != nil {
+		return x.Waited
+	}
+	return 0
+}
+
+// Requests that have all of this in common.
+type Tally struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit that denied, else the one with the least remaining share; empty where no limit is known to have decided.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The path pattern, as the policy has it, of the first of the request's limits that has one; empty where none has.
+	Route string `protobuf:"bytes,2,opt,name=route,proto3" json:"route,omitempty"`
+	// The window of the rate that decided; 0 where none did.
+	Window uint64 `protobuf:"varint,3,opt,name=window,proto3" json:"window,omitempty"`
+	Result Result `protobuf:"varint,4,opt,name=result,proto3,enum=sluice.v1.Result" json:"result,omitempty"`
+	// What the decision rests on, as shared/admission numbers and names it.
+	Source uint32 `protobuf:"varint,5,opt,name=source,proto3" json:"source,omitempty"`
+	Count  uint64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	// Of the count those that left 5 % of the rate or less.
+	Near          uint64 `protobuf:"varint,7,opt,name=near,proto3" json:"near,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tally) Reset() {
+	*x = Tally{}
+	mi := &file_sluice_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tally) ProtoMessage() {}
+
+func (x *Tally) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tally.ProtoReflect.Descriptor instead.
+func (*Tally) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Tally) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *Tally) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *Tally) GetWindow() uint64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *Tally) GetResult() Result {
+	if x != nil {
+		return x.Result
+	}
+	return Result_RESULT_UNSPECIFIED
+}
+
+func (x *Tally) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
+func (x *Tally) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Tally) GetNear() uint64 {
+	if x != nil {
+		return x.Near
+	}
+	return 0
+}
+
+// Requests that one key decided.
+type KeyTally struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Limit          string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Admitted       uint64                 `protobuf:"varint,3,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	Denied         uint64                 `protobuf:"varint,4,opt,name=denied,proto3" json:"denied,omitempty"`
+	ShadowAdmitted uint64                 `protobuf:"varint,5,opt,name=shadow_admitted,json=shadowAdmitted,proto3" json:"shadow_admitted,omitempty"`
+	ShadowDenied   uint64                 `protobuf:"varint,6,opt,name=shadow_denied,json=shadowDenied,proto3" json:"shadow_denied,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *KeyTally) Reset() {
+	*x = KeyTally{}
+	mi := &file_sluice_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyTally) ProtoMessage() {}
+
+func (x *KeyTally) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyTally.ProtoReflect.Descriptor instead.
+func (*KeyTally) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *KeyTally) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *KeyTally) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *KeyTally) GetAdmitted() uint64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *KeyTally) GetDenied() uint64 {
+	if x != nil {
+		return x.Denied
+	}
+	return 0
+}
+
+func (x *KeyTally) GetShadowAdmitted() uint64 {
+	if x != nil {
+		return x.ShadowAdmitted
+	}
+	return 0
+}
+
+func (x *KeyTally) GetShadowDenied() uint64 {
+	if x != nil {
+		return x.ShadowDenied
+	}
+	return 0
+}
+
+// One denial.
+type DenialSample struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Limit string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// As in the store: escaped, and of what is hashed there is only the hash. Empty where a list denied.
+	Key        string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Route      string `protobuf:"bytes,3,opt,name=route,proto3" json:"route,omitempty"`
+	Window     uint64 `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
+	Source     uint32 `protobuf:"varint,5,opt,name=source,proto3" json:"source,omitempty"`
+	Remaining  uint64 `protobuf:"varint,6,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	RetryAfter uint64 `protobuf:"varint,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// How old the denial was when the report was made.
+	Age uint64 `protobuf:"varint,8,opt,name=age,proto3" json:"age,omitempty"`
+	// The request's W3C trace id, 32 hexadecimal digits; empty without one.
+	TraceId string `protobuf:"bytes,9,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	// A limit in shadow would have denied.
+	Shadow        bool `protobuf:"varint,10,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DenialSample) Reset() {
+	*x = DenialSample{}
+	mi := &file_sluice_v1_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DenialSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DenialSample) ProtoMessage() {}
+
+func (x *DenialSample) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DenialSample.ProtoReflect.Descriptor instead.
+func (*DenialSample) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DenialSample) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *DenialSample) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DenialSample) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *DenialSample) GetWindow() uint64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *DenialSample) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
+func (x *DenialSample) GetRemaining() uint64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *DenialSample) GetRetryAfter() uint64 {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return 0
+}
+
+func (x *DenialSample) GetAge() uint64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
+}
+
+func (x *DenialSample) GetTraceId() string {
+	if x != nil {
+		return x.TraceId
+	}
+	return ""
+}
+
+func (x *DenialSample) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
 type SyncResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each ask, in the order of the asks.
@@ -605,15 +1130,17 @@ type SyncResponse struct {
 	PolicyVersion string `protobuf:"bytes,5,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	// The worker's share of every limit for the local fallback: of L units, L / workers rounded down, and one more where
 	// rank < L mod workers. Workers is how many are connected anywhere; rank counts from 0. Workers 0: not told.
-	Workers       uint32 `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`
-	Rank          uint32 `protobuf:"varint,7,opt,name=rank,proto3" json:"rank,omitempty"`
+	Workers uint32 `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`
+	Rank    uint32 `protobuf:"varint,7,opt,name=rank,proto3" json:"rank,omitempty"`
+	// The id of the request's report, where it has been taken, by this call or an earlier one; 0: it has not.
+	Reported      uint64 `protobuf:"varint,8,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_sluice_v1_control_proto_msgTypes[7]
+	mi := &file_sluice_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +1152,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[7]
+	mi := &file_sluice_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +1165,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SyncResponse) GetResults() []*AskResult {
@@ -690,6 +1217,13 @@ func (x *SyncResponse) GetRank() uint32 {
 	return 0
 }
 
+func (x *SyncResponse) GetReported() uint64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
 type AskResult struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Problem AskResult_Problem      `protobuf:"varint,1,opt,name=problem,proto3,enum=sluice.v1.AskResult_Problem" json:"problem,omitempty"`
@@ -713,7 +1247,7 @@ type AskResult struct {
 
 func (x *AskResult) Reset() {
 	*x = AskResult{}
-	mi := &file_sluice_v1_control_proto_msgTypes[8]
+	mi := &file_sluice_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +1259,7 @@ func (x *AskResult) String() string {
 func (*AskResult) ProtoMessage() {}
 
 func (x *AskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[8]
+	mi := &file_sluice_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +1272,7 @@ func (x *AskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResult.ProtoReflect.Descriptor instead.
 func (*AskResult) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AskResult) GetProblem() AskResult_Problem {
@@ -824,7 +1358,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sluice_v1_control_proto_msgTypes[9]
+	mi := &file_sluice_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +1370,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[9]
+	mi := &file_sluice_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +1383,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Denial) GetDenyFor() uint64 {
@@ -883,7 +1417,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_sluice_v1_control_proto_msgTypes[10]
+	mi := &file_sluice_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1429,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[10]
+	mi := &file_sluice_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1442,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetPolicyRequest) GetVersion() string {
@@ -929,7 +1463,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_sluice_v1_control_proto_msgTypes[11]
+	mi := &file_sluice_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1475,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[11]
+	mi := &file_sluice_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1488,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetPolicyResponse) GetVersion() string {
@@ -994,7 +1528,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_sluice_v1_control_proto_msgTypes[12]
+	mi := &file_sluice_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1540,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[12]
+	mi := &file_sluice_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1553,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Policy) GetDomain() string {
@@ -1116,7 +1650,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_sluice_v1_control_proto_msgTypes[13]
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1662,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[13]
+	mi := &file_sluice_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1675,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Identity) GetName() string {
@@ -1384,7 +1918,7 @@ type Texts struct {
 
 func (x *Texts) Reset() {
 	*x = Texts{}
-	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1930,7 @@ func (x *Texts) String() string {
 func (*Texts) ProtoMessage() {}
 
 func (x *Texts) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[14]
+	mi := &file_sluice_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1943,7 @@ func (x *Texts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Texts.ProtoReflect.Descriptor instead.
 func (*Texts) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Texts) GetTexts() []string {
@@ -1431,7 +1965,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1977,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[15]
+	mi := &file_sluice_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1990,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Claim) GetPath() []string {
@@ -1490,7 +2024,7 @@ type FirstOf struct {
 
 func (x *FirstOf) Reset() {
 	*x = FirstOf{}
-	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +2036,7 @@ func (x *FirstOf) String() string {
 func (*FirstOf) ProtoMessage() {}
 
 func (x *FirstOf) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[16]
+	mi := &file_sluice_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +2049,7 @@ func (x *FirstOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FirstOf.ProtoReflect.Descriptor instead.
 func (*FirstOf) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FirstOf) GetIdentities() []uint32 {
@@ -1540,7 +2074,7 @@ type ClientAddress struct {
 
 func (x *ClientAddress) Reset() {
 	*x = ClientAddress{}
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +2086,7 @@ func (x *ClientAddress) String() string {
 func (*ClientAddress) ProtoMessage() {}
 
 func (x *ClientAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[17]
+	mi := &file_sluice_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +2099,7 @@ func (x *ClientAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientAddress.ProtoReflect.Descriptor instead.
 func (*ClientAddress) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClientAddress) GetTrustedHops() uint32 {
@@ -1606,7 +2140,7 @@ type Network struct {
 
 func (x *Network) Reset() {
 	*x = Network{}
-	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +2152,7 @@ func (x *Network) String() string {
 func (*Network) ProtoMessage() {}
 
 func (x *Network) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[18]
+	mi := &file_sluice_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +2165,7 @@ func (x *Network) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Network.ProtoReflect.Descriptor instead.
 func (*Network) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Network) GetName() string {
@@ -1660,7 +2194,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2206,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[19]
+	mi := &file_sluice_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2219,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Rate) GetUnits() uint64 {
@@ -1750,7 +2284,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +2296,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[20]
+	mi := &file_sluice_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +2309,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Limit) GetName() string {
@@ -1931,7 +2465,7 @@ type DescriptorEntry struct {
 
 func (x *DescriptorEntry) Reset() {
 	*x = DescriptorEntry{}
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2477,7 @@ func (x *DescriptorEntry) String() string {
 func (*DescriptorEntry) ProtoMessage() {}
 
 func (x *DescriptorEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[21]
+	mi := &file_sluice_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2490,7 @@ func (x *DescriptorEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescriptorEntry.ProtoReflect.Descriptor instead.
 func (*DescriptorEntry) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DescriptorEntry) GetKey() string {
@@ -1998,7 +2532,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2544,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[22]
+	mi := &file_sluice_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2557,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Response) GetStatus() uint32 {
@@ -2072,7 +2606,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_sluice_v1_control_proto_msgTypes[23]
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2618,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[23]
+	mi := &file_sluice_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2631,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Field) GetName() string {
@@ -2127,7 +2661,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_sluice_v1_control_proto_msgTypes[24]
+	mi := &file_sluice_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2673,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[24]
+	mi := &file_sluice_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2686,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Measure) GetHeader() string {
@@ -2192,7 +2726,7 @@ type Exception struct {
 
 func (x *Exception) Reset() {
 	*x = Exception{}
-	mi := &file_sluice_v1_control_proto_msgTypes[25]
+	mi := &file_sluice_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2738,7 @@ func (x *Exception) String() string {
 func (*Exception) ProtoMessage() {}
 
 func (x *Exception) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[25]
+	mi := &file_sluice_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2751,7 @@ func (x *Exception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exception.ProtoReflect.Descriptor instead.
 func (*Exception) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Exception) GetName() string {
@@ -2270,7 +2804,7 @@ type List struct {
 
 func (x *List) Reset() {
 	*x = List{}
-	mi := &file_sluice_v1_control_proto_msgTypes[26]
+	mi := &file_sluice_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2816,7 @@ func (x *List) String() string {
 func (*List) ProtoMessage() {}
 
 func (x *List) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[26]
+	mi := &file_sluice_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2829,7 @@ func (x *List) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use List.ProtoReflect.Descriptor instead.
 func (*List) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *List) GetIdentity() uint32 {
@@ -2339,7 +2873,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	mi := &file_sluice_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2885,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[27]
+	mi := &file_sluice_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2898,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Match) GetPathExact() string {
@@ -2443,7 +2977,7 @@ type FieldMatch struct {
 
 func (x *FieldMatch) Reset() {
 	*x = FieldMatch{}
-	mi := &file_sluice_v1_control_proto_msgTypes[28]
+	mi := &file_sluice_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2989,7 @@ func (x *FieldMatch) String() string {
 func (*FieldMatch) ProtoMessage() {}
 
 func (x *FieldMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_control_proto_msgTypes[28]
+	mi := &file_sluice_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +3002,7 @@ func (x *FieldMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldMatch.ProtoReflect.Descriptor instead.
 func (*FieldMatch) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_sluice_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FieldMatch) GetName() string {
@@ -2496,7 +3030,7 @@ var File_sluice_v1_control_proto protoreflect.FileDescriptor
 
 const file_sluice_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x17sluice/v1/control.proto\x12\tsluice.v1\"\xb4\x02\n" +
+	"\x17sluice/v1/control.proto\x12\tsluice.v1\"\xdf\x02\n" +
 	"\vSyncRequest\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\x06R\bworkerId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\x04R\x06callId\x12%\n" +
@@ -2505,7 +3039,8 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\asettles\x18\x05 \x03(\v2\x11.sluice.v1.SettleR\asettles\x12\"\n" +
 	"\x04asks\x18\x06 \x03(\v2\x0e.sluice.v1.AskR\x04asks\x12+\n" +
 	"\arecords\x18\a \x03(\v2\x11.sluice.v1.RecordR\arecords\x12\x16\n" +
-	"\x06active\x18\b \x01(\bR\x06active\"0\n" +
+	"\x06active\x18\b \x01(\bR\x06active\x12)\n" +
+	"\x06report\x18\t \x01(\v2\x11.sluice.v1.ReportR\x06report\"0\n" +
 	"\x06KeyRef\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"K\n" +
@@ -2533,7 +3068,51 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x03min\x18\x04 \x01(\x04R\x03min\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\rR\awaiting\x12\x14\n" +
 	"\x05group\x18\x06 \x01(\rR\x05group\x12\x12\n" +
-	"\x04plan\x18\a \x01(\tR\x04plan\"\xe7\x01\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\"\x98\x03\n" +
+	"\x06Report\x12\x1b\n" +
+	"\treport_id\x18\x01 \x01(\x04R\breportId\x12\x10\n" +
+	"\x03age\x18\x02 \x01(\x04R\x03age\x12\x12\n" +
+	"\x04span\x18\x03 \x01(\x04R\x04span\x12*\n" +
+	"\atallies\x18\x04 \x03(\v2\x10.sluice.v1.TallyR\atallies\x12'\n" +
+	"\x04keys\x18\x05 \x03(\v2\x13.sluice.v1.KeyTallyR\x04keys\x121\n" +
+	"\adenials\x18\x06 \x03(\v2\x17.sluice.v1.DenialSampleR\adenials\x12'\n" +
+	"\x0fupstream_micros\x18\a \x03(\rR\x0eupstreamMicros\x12\x1f\n" +
+	"\vupstream_of\x18\b \x01(\rR\n" +
+	"upstreamOf\x12\x1a\n" +
+	"\bunlisted\x18\t \x01(\x04R\bunlisted\x12\x1b\n" +
+	"\tkeys_lost\x18\n" +
+	" \x01(\x04R\bkeysLost\x12\x12\n" +
+	"\x04away\x18\v \x01(\x04R\x04away\x12\x14\n" +
+	"\x05waits\x18\f \x01(\x04R\x05waits\x12\x16\n" +
+	"\x06waited\x18\r \x01(\x04R\x06waited\"\xb8\x01\n" +
+	"\x05Tally\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05route\x18\x02 \x01(\tR\x05route\x12\x16\n" +
+	"\x06window\x18\x03 \x01(\x04R\x06window\x12)\n" +
+	"\x06result\x18\x04 \x01(\x0e2\x11.sluice.v1.ResultR\x06result\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\rR\x06source\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x04R\x05count\x12\x12\n" +
+	"\x04near\x18\a \x01(\x04R\x04near\"\xb4\x01\n" +
+	"\bKeyTally\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1a\n" +
+	"\badmitted\x18\x03 \x01(\x04R\badmitted\x12\x16\n" +
+	"\x06denied\x18\x04 \x01(\x04R\x06denied\x12'\n" +
+	"\x0fshadow_admitted\x18\x05 \x01(\x04R\x0eshadowAdmitted\x12#\n" +
+	"\rshadow_denied\x18\x06 \x01(\x04R\fshadowDenied\"\x80\x02\n" +
+	"\fDenialSample\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05route\x18\x03 \x01(\tR\x05route\x12\x16\n" +
+	"\x06window\x18\x04 \x01(\x04R\x06window\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\rR\x06source\x12\x1c\n" +
+	"\tremaining\x18\x06 \x01(\x04R\tremaining\x12\x1f\n" +
+	"\vretry_after\x18\a \x01(\x04R\n" +
+	"retryAfter\x12\x10\n" +
+	"\x03age\x18\b \x01(\x04R\x03age\x12\x19\n" +
+	"\btrace_id\x18\t \x01(\tR\atraceId\x12\x16\n" +
+	"\x06shadow\x18\n" +
+	" \x01(\bR\x06shadow\"\x83\x02\n" +
 	"\fSyncResponse\x12.\n" +
 	"\aresults\x18\x01 \x03(\v2\x14.sluice.v1.AskResultR\aresults\x12\x18\n" +
 	"\asettled\x18\x02 \x03(\rR\asettled\x12\x1c\n" +
@@ -2541,7 +3120,8 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\brecorded\x18\x04 \x03(\rR\brecorded\x12%\n" +
 	"\x0epolicy_version\x18\x05 \x01(\tR\rpolicyVersion\x12\x18\n" +
 	"\aworkers\x18\x06 \x01(\rR\aworkers\x12\x12\n" +
-	"\x04rank\x18\a \x01(\rR\x04rank\"\x95\x03\n" +
+	"\x04rank\x18\a \x01(\rR\x04rank\x12\x1a\n" +
+	"\breported\x18\b \x01(\x04R\breported\"\x95\x03\n" +
 	"\tAskResult\x126\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1c.sluice.v1.AskResult.ProblemR\aproblem\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x14\n" +
@@ -2695,7 +3275,14 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"FieldMatch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value2\x8a\x01\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value*\x8f\x01\n" +
+	"\x06Result\x12\x16\n" +
+	"\x12RESULT_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fRESULT_ADMITTED\x10\x01\x12\x11\n" +
+	"\rRESULT_DENIED\x10\x02\x12\x1a\n" +
+	"\x16RESULT_SHADOW_ADMITTED\x10\x03\x12\x18\n" +
+	"\x14RESULT_SHADOW_DENIED\x10\x04\x12\x0f\n" +
+	"\vRESULT_LEFT\x10\x052\x8a\x01\n" +
 	"\aControl\x127\n" +
 	"\x04Sync\x12\x16.sluice.v1.SyncRequest\x1a\x17.sluice.v1.SyncResponse\x12F\n" +
 	"\tGetPolicy\x12\x1b.sluice.v1.GetPolicyRequest\x1a\x1c.sluice.v1.GetPolicyResponseB(Z&sluice/shared/proto/sluice/v1;sluicev1b\x06proto3"
@@ -2712,85 +3299,95 @@ func file_sluice_v1_control_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_control_proto_rawDescData
 }
 
-var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_sluice_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_sluice_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_sluice_v1_control_proto_goTypes = []any{
-	(AskResult_Problem)(0),    // 0: sluice.v1.AskResult.Problem
-	(*SyncRequest)(nil),       // 1: sluice.v1.SyncRequest
-	(*KeyRef)(nil),            // 2: sluice.v1.KeyRef
-	(*Abandoned)(nil),         // 3: sluice.v1.Abandoned
-	(*Use)(nil),               // 4: sluice.v1.Use
-	(*Settle)(nil),            // 5: sluice.v1.Settle
-	(*Record)(nil),            // 6: sluice.v1.Record
-	(*Ask)(nil),               // 7: sluice.v1.Ask
-	(*SyncResponse)(nil),      // 8: sluice.v1.SyncResponse
-	(*AskResult)(nil),         // 9: sluice.v1.AskResult
-	(*Denial)(nil),            // 10: sluice.v1.Denial
-	(*GetPolicyRequest)(nil),  // 11: sluice.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil), // 12: sluice.v1.GetPolicyResponse
-	(*Policy)(nil),            // 13: sluice.v1.Policy
-	(*Identity)(nil),          // 14: sluice.v1.Identity
-	(*Texts)(nil),             // 15: sluice.v1.Texts
-	(*Claim)(nil),             // 16: sluice.v1.Claim
-	(*FirstOf)(nil),           // 17: sluice.v1.FirstOf
-	(*ClientAddress)(nil),     // 18: sluice.v1.ClientAddress
-	(*Network)(nil),           // 19: sluice.v1.Network
-	(*Rate)(nil),              // 20: sluice.v1.Rate
-	(*Limit)(nil),             // 21: sluice.v1.Limit
-	(*DescriptorEntry)(nil),   // 22: sluice.v1.DescriptorEntry
-	(*Response)(nil),          // 23: sluice.v1.Response
-	(*Field)(nil),             // 24: sluice.v1.Field
-	(*Measure)(nil),           // 25: sluice.v1.Measure
-	(*Exception)(nil),         // 26: sluice.v1.Exception
-	(*List)(nil),              // 27: sluice.v1.List
-	(*Match)(nil),             // 28: sluice.v1.Match
-	(*FieldMatch)(nil),        // 29: sluice.v1.FieldMatch
+	(Result)(0),               // 0: sluice.v1.Result
+	(AskResult_Problem)(0),    // 1: sluice.v1.AskResult.Problem
+	(*SyncRequest)(nil),       // 2: sluice.v1.SyncRequest
+	(*KeyRef)(nil),            // 3: sluice.v1.KeyRef
+	(*Abandoned)(nil),         // 4: sluice.v1.Abandoned
+	(*Use)(nil),               // 5: sluice.v1.Use
+	(*Settle)(nil),            // 6: sluice.v1.Settle
+	(*Record)(nil),            // 7: sluice.v1.Record
+	(*Ask)(nil),               // 8: sluice.v1.Ask
+	(*Report)(nil),            // 9: sluice.v1.Report
+	(*Tally)(nil),             // 10: sluice.v1.Tally
+	(*KeyTally)(nil),          // 11: sluice.v1.KeyTally
+	(*DenialSample)(nil),      // 12: sluice.v1.DenialSample
+	(*SyncResponse)(nil),      // 13: sluice.v1.SyncResponse
+	(*AskResult)(nil),         // 14: sluice.v1.AskResult
+	(*Denial)(nil),            // 15: sluice.v1.Denial
+	(*GetPolicyRequest)(nil),  // 16: sluice.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil), // 17: sluice.v1.GetPolicyResponse
+	(*Policy)(nil),            // 18: sluice.v1.Policy
+	(*Identity)(nil),          // 19: sluice.v1.Identity
+	(*Texts)(nil),             // 20: sluice.v1.Texts
+	(*Claim)(nil),             // 21: sluice.v1.Claim
+	(*FirstOf)(nil),           // 22: sluice.v1.FirstOf
+	(*ClientAddress)(nil),     // 23: sluice.v1.ClientAddress
+	(*Network)(nil),           // 24: sluice.v1.Network
+	(*Rate)(nil),              // 25: sluice.v1.Rate
+	(*Limit)(nil),             // 26: sluice.v1.Limit
+	(*DescriptorEntry)(nil),   // 27: sluice.v1.DescriptorEntry
+	(*Response)(nil),          // 28: sluice.v1.Response
+	(*Field)(nil),             // 29: sluice.v1.Field
+	(*Measure)(nil),           // 30: sluice.v1.Measure
+	(*Exception)(nil),         // 31: sluice.v1.Exception
+	(*List)(nil),              // 32: sluice.v1.List
+	(*Match)(nil),             // 33: sluice.v1.Match
+	(*FieldMatch)(nil),        // 34: sluice.v1.FieldMatch
 }
 var file_sluice_v1_control_proto_depIdxs = []int32{
-	3,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
-	5,  // 1: sluice.v1.SyncRequest.settles:type_name -> sluice.v1.Settle
-	7,  // 2: sluice.v1.SyncRequest.asks:type_name -> sluice.v1.Ask
-	6,  // 3: sluice.v1.SyncRequest.records:type_name -> sluice.v1.Record
-	2,  // 4: sluice.v1.Abandoned.keys:type_name -> sluice.v1.KeyRef
-	4,  // 5: sluice.v1.Settle.uses:type_name -> sluice.v1.Use
-	4,  // 6: sluice.v1.Record.uses:type_name -> sluice.v1.Use
-	9,  // 7: sluice.v1.SyncResponse.results:type_name -> sluice.v1.AskResult
-	0,  // 8: sluice.v1.AskResult.problem:type_name -> sluice.v1.AskResult.Problem
-	10, // 9: sluice.v1.AskResult.denial:type_name -> sluice.v1.Denial
-	13, // 10: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
-	14, // 11: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
-	21, // 12: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
-	27, // 13: sluice.v1.Policy.allow:type_name -> sluice.v1.List
-	27, // 14: sluice.v1.Policy.block:type_name -> sluice.v1.List
-	23, // 15: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
-	18, // 16: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
-	16, // 17: sluice.v1.Identity.claim:type_name -> sluice.v1.Claim
-	15, // 18: sluice.v1.Identity.path_template:type_name -> sluice.v1.Texts
-	15, // 19: sluice.v1.Identity.attribute:type_name -> sluice.v1.Texts
-	17, // 20: sluice.v1.Identity.first_of:type_name -> sluice.v1.FirstOf
-	19, // 21: sluice.v1.ClientAddress.networks:type_name -> sluice.v1.Network
-	28, // 22: sluice.v1.Limit.match:type_name -> sluice.v1.Match
-	20, // 23: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
-	25, // 24: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
-	26, // 25: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
-	26, // 26: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
-	27, // 27: sluice.v1.Limit.allow:type_name -> sluice.v1.List
-	27, // 28: sluice.v1.Limit.block:type_name -> sluice.v1.List
-	22, // 29: sluice.v1.Limit.descriptor:type_name -> sluice.v1.DescriptorEntry
-	24, // 30: sluice.v1.Response.headers:type_name -> sluice.v1.Field
-	20, // 31: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
-	29, // 32: sluice.v1.Match.headers:type_name -> sluice.v1.FieldMatch
-	29, // 33: sluice.v1.Match.query:type_name -> sluice.v1.FieldMatch
-	28, // 34: sluice.v1.Match.not:type_name -> sluice.v1.Match
-	1,  // 35: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
-	11, // 36: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
-	8,  // 37: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
-	12, // 38: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	4,  // 0: sluice.v1.SyncRequest.abandoned:type_name -> sluice.v1.Abandoned
+	6,  // 1: sluice.v1.SyncRequest.settles:type_name -> sluice.v1.Settle
+	8,  // 2: sluice.v1.SyncRequest.asks:type_name -> sluice.v1.Ask
+	7,  // 3: sluice.v1.SyncRequest.records:type_name -> sluice.v1.Record
+	9,  // 4: sluice.v1.SyncRequest.report:type_name -> sluice.v1.Report
+	3,  // 5: sluice.v1.Abandoned.keys:type_name -> sluice.v1.KeyRef
+	5,  // 6: sluice.v1.Settle.uses:type_name -> sluice.v1.Use
+	5,  // 7: sluice.v1.Record.uses:type_name -> sluice.v1.Use
+	10, // 8: sluice.v1.Report.tallies:type_name -> sluice.v1.Tally
+	11, // 9: sluice.v1.Report.keys:type_name -> sluice.v1.KeyTally
+	12, // 10: sluice.v1.Report.denials:type_name -> sluice.v1.DenialSample
+	0,  // 11: sluice.v1.Tally.result:type_name -> sluice.v1.Result
+	14, // 12: sluice.v1.SyncResponse.results:type_name -> sluice.v1.AskResult
+	1,  // 13: sluice.v1.AskResult.problem:type_name -> sluice.v1.AskResult.Problem
+	15, // 14: sluice.v1.AskResult.denial:type_name -> sluice.v1.Denial
+	18, // 15: sluice.v1.GetPolicyResponse.policy:type_name -> sluice.v1.Policy
+	19, // 16: sluice.v1.Policy.identities:type_name -> sluice.v1.Identity
+	26, // 17: sluice.v1.Policy.limits:type_name -> sluice.v1.Limit
+	32, // 18: sluice.v1.Policy.allow:type_name -> sluice.v1.List
+	32, // 19: sluice.v1.Policy.block:type_name -> sluice.v1.List
+	28, // 20: sluice.v1.Policy.responses:type_name -> sluice.v1.Response
+	23, // 21: sluice.v1.Identity.address:type_name -> sluice.v1.ClientAddress
+	21, // 22: sluice.v1.Identity.claim:type_name -> sluice.v1.Claim
+	20, // 23: sluice.v1.Identity.path_template:type_name -> sluice.v1.Texts
+	20, // 24: sluice.v1.Identity.attribute:type_name -> sluice.v1.Texts
+	22, // 25: sluice.v1.Identity.first_of:type_name -> sluice.v1.FirstOf
+	24, // 26: sluice.v1.ClientAddress.networks:type_name -> sluice.v1.Network
+	33, // 27: sluice.v1.Limit.match:type_name -> sluice.v1.Match
+	25, // 28: sluice.v1.Limit.rates:type_name -> sluice.v1.Rate
+	30, // 29: sluice.v1.Limit.measure:type_name -> sluice.v1.Measure
+	31, // 30: sluice.v1.Limit.plans:type_name -> sluice.v1.Exception
+	31, // 31: sluice.v1.Limit.overrides:type_name -> sluice.v1.Exception
+	32, // 32: sluice.v1.Limit.allow:type_name -> sluice.v1.List
+	32, // 33: sluice.v1.Limit.block:type_name -> sluice.v1.List
+	27, // 34: sluice.v1.Limit.descriptor:type_name -> sluice.v1.DescriptorEntry
+	29, // 35: sluice.v1.Response.headers:type_name -> sluice.v1.Field
+	25, // 36: sluice.v1.Exception.rates:type_name -> sluice.v1.Rate
+	34, // 37: sluice.v1.Match.headers:type_name -> sluice.v1.FieldMatch
+	34, // 38: sluice.v1.Match.query:type_name -> sluice.v1.FieldMatch
+	33, // 39: sluice.v1.Match.not:type_name -> sluice.v1.Match
+	2,  // 40: sluice.v1.Control.Sync:input_type -> sluice.v1.SyncRequest
+	16, // 41: sluice.v1.Control.GetPolicy:input_type -> sluice.v1.GetPolicyRequest
+	13, // 42: sluice.v1.Control.Sync:output_type -> sluice.v1.SyncResponse
+	17, // 43: sluice.v1.Control.GetPolicy:output_type -> sluice.v1.GetPolicyResponse
+	42, // [42:44] is the sub-list for method output_type
+	40, // [40:42] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_control_proto_init() }
@@ -2798,7 +3395,7 @@ func file_sluice_v1_control_proto_init() {
 	if File_sluice_v1_control_proto != nil {
 		return
 	}
-	file_sluice_v1_control_proto_msgTypes[13].OneofWrappers = []any{
+	file_sluice_v1_control_proto_msgTypes[17].OneofWrappers = []any{
 		(*Identity_Header)(nil),
 		(*Identity_Address)(nil),
 		(*Identity_Cookie)(nil),
@@ -2817,8 +3414,8 @@ func file_sluice_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_control_proto_rawDesc), len(file_sluice_v1_control_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   29,
+			NumEnums:      2,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
