@@ -30,6 +30,8 @@ type Observer interface {
 	RolledBack(grants int)
 	// Leaked counts charges that could not be taken back and are left to run out of their windows.
 	Leaked(charges int)
+	// Reported hands over what a worker has decided, each report once. It is not written to any more.
+	Reported(worker uint64, report *wire.Report)
 }
 
 // Config says what an Authority stands on. Store, Now and Random have to be set.
@@ -56,6 +58,7 @@ type Authority struct {
 	debts    debts
 	sizing   sizing
 	shares   shares
+	taken    taken
 }
 
 // ruleBook is a policy with its limits by name.
@@ -86,6 +89,7 @@ type nobody struct{}
 func (nobody) Decided(string, int64, int64, int64) {}
 func (nobody) RolledBack(int)                      {}
 func (nobody) Leaked(int)                          {}
+func (nobody) Reported(uint64, *wire.Report)       {}
 
 // SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
 func (a *Authority) SetPolicy(p *policy.Policy) {
@@ -116,7 +120,7 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	if err := check(request); err != nil {
 		return nil, err
 	}
-	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
+	response := &wire.SyncResponse{PolicyVersion: book.policy.Version, Reported: a.take(request.WorkerID, request.Report)}
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {
 		response.Settled = a.settle(ctx, book, request.Settles)

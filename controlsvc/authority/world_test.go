@@ -33,6 +33,7 @@ type observed struct {
 	mu                           sync.Mutex
 	admitted, denied, unanswered map[string]int64
 	rolledBack, leaked           int
+	reports                      []wire.Report
 }
 
 func (o *observed) Decided(limit string, admitted, denied, unanswered int64) {
@@ -44,6 +45,11 @@ func (o *observed) Decided(limit string, admitted, denied, unanswered int64) {
 }
 func (o *observed) RolledBack(n int) { o.rolledBack += n }
 func (o *observed) Leaked(n int)     { o.leaked += n }
+func (o *observed) Reported(_ uint64, report *wire.Report) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reports = append(o.reports, *report)
+}
 
 func testPolicy() *policy.Policy {
 	of := func(name string, rates ...limit.Rate) policy.Limit {

@@ -14,6 +14,7 @@ import (
 
 	"sluice/shared/admission"
 	"sluice/shared/policy"
+	"sluice/shared/wire"
 )
 
 // otherLimits is what decisions under limits are counted as that the policy in force does not have.
@@ -230,6 +231,9 @@ func (m *Metrics) RolledBack(grants int) { m.rollbacks.Add(float64(grants)) }
 
 // Leaked counts charges that could not be taken back.
 func (m *Metrics) Leaked(charges int) { m.leaked.Add(float64(charges)) }
+
+// Reported takes what a worker has decided.
+func (m *Metrics) Reported(uint64, *wire.Report) {}
 
 // Synced counts calls of Sync by their outcome.
 func (m *Metrics) Synced(code codes.Code) { m.syncs.WithLabelValues(code.String()).Inc() }

@@ -1,0 +1,84 @@
+package authority_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sluice/shared/wire"
+)
+
+// However often a worker's reports arrive, in whatever order, and whatever else the calls that carry them come to, each is
+// taken once; and what was acknowledged was taken.
+func TestEachReportIsTakenOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld()
+		type sent struct{ worker, report uint64 }
+		var under []sent            // calls under way, some of them twice
+		last := map[uint64]uint64{} // the report that each worker has made last
+		acked := map[uint64]bool{1: true, 2: true, 3: true}
+		want := 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			who := rapid.Uint64Range(1, 3).Draw(t, "worker")
+			if acked[who] { // one at a time
+				last[who]++
+				acked[who] = false
+				want++
+			}
+			under = append(under, sent{who, last[who]})
+			if rapid.Bool().Draw(t, "twice") {
+				under = append(under, sent{who, last[who]})
+			}
+			if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
+				continue
+			}
+			i := rapid.IntRange(0, len(under)-1).Draw(t, "arrives")
+			call := under[i]
+			under = append(under[:i], under[i+1:]...)
+			w.pass(time.Duration(rapid.IntRange(0, 9).Draw(t, "seconds")) * time.Second) // not as long as it is known
+			request := w.request()
+			request.WorkerID, request.Report = call.worker, &wire.Report{ID: call.report}
+			response := w.sync(t, request)
+			if response.Reported != call.report {
+				t.Fatalf("report %d of worker %d: %d is acknowledged", call.report, call.worker, response.Reported)
+			}
+			if call.report == last[call.worker] && rapid.Bool().Draw(t, "the answer comes") {
+				acked[call.worker] = true
+			}
+		}
+		for who, id := range last { // the last ones come again until they are acknowledged
+			request := w.request()
+			request.WorkerID, request.Report = who, &wire.Report{ID: id}
+			w.sync(t, request)
+		}
+		if got := len(w.observed.reports); got != want {
+			t.Fatalf("%d reports were made, %d taken", want, got)
+		}
+	})
+}
+
+// A worker that is not heard of any more is forgotten, some time after its calls are.
+func TestWorkersThatWentAwayAreForgotten(t *testing.T) {
+	w := newWorld()
+	report := func(worker uint64) {
+		request := w.request()
+		request.WorkerID, request.Report = worker, &wire.Report{ID: 1}
+		w.sync(t, request)
+	}
+	report(7)
+	w.pass(10 * time.Minute)
+	report(8)
+	report(7)
+	if got := len(w.observed.reports); got != 2 {
+		t.Fatalf("%d reports taken, want those of two workers", got)
+	}
+	for range 2 {
+		w.pass(10 * time.Minute)
+		report(8)
+	}
+	report(7) // another life with the same id, for all that is known
+	if got := len(w.observed.reports); got != 3 {
+		t.Fatalf("%d reports taken, want the third of a worker that was forgotten", got)
+	}
+}
