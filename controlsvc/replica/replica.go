@@ -47,8 +47,11 @@ const (
 	DefaultMaxPaused = 4096
 
 	maxWorkers = 64
-	// tickEvery is how often deadlines and leases are looked at.
+	// tickEvery is how often deadlines and leases are looked at while there are requests, and idleTick how often once there has
+	// been none for idleAfter: nothing waits by then, and every lease has ended.
 	tickEvery = 10 * time.Millisecond
+	idleTick  = 500 * time.Millisecond
+	idleAfter = 10 * time.Second
 )
 
 // Replica decides requests. Its methods may be called by many goroutines at once.
@@ -84,7 +87,7 @@ func New(config Config) *Replica {
 // Run keeps deadlines until the context ends.
 func (r *Replica) Run(ctx context.Context, after func(time.Duration) <-chan time.Time) {
 	for {
-		next := tickEvery
+		next := idleTick
 		for _, w := range r.workers {
 			next = min(next, w.tick())
 		}

@@ -48,6 +48,7 @@ type world struct {
 	authority *authority.Authority
 	replica   *replica.Replica
 	began     time.Time
+	turns     atomic.Int64 // how often the replica has looked after its workers
 }
 
 // inWorld runs a test in a bubble, with a policy of one limit for each of the given texts.
@@ -67,7 +68,12 @@ func inWorld(t *testing.T, policy string, test func(w *world)) {
 		})
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
-		running.Go(func() { w.replica.Run(ctx, time.After) })
+		running.Go(func() {
+			w.replica.Run(ctx, func(d time.Duration) <-chan time.Time {
+				w.turns.Add(1)
+				return time.After(d)
+			})
+		})
 		test(w)
 		cancel()
 		running.Wait()
@@ -122,6 +128,27 @@ func TestAHotKeyIsLeased(t *testing.T) {
 		}
 		if calls := w.store.reserves.Load(); calls > 1000 {
 			t.Errorf("%d reserves for 10,000 requests", calls)
+		}
+	})
+}
+
+// A replica that nobody asks does next to nothing, before the first request and after the last; one that comes has its
+// deadline kept all the same.
+func TestIdle(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [10/m], mode: strict}", func(w *world) {
+		w.store.stuck.Store(true)
+		for range 2 {
+			pass(20 * time.Second) // of which it is idle for the latter half at least
+			before := w.turns.Load()
+			pass(time.Minute)
+			if turns := w.turns.Load() - before; turns > 150 {
+				t.Errorf("%d turns in an idle minute", turns)
+			}
+			began := time.Now()
+			w.want(admission.Admit, admission.FromFallback, of("x"))
+			if took := time.Since(began); took > 60*time.Millisecond {
+				t.Errorf("a request after an idle minute took %v", took)
+			}
 		}
 	})
 }

@@ -31,6 +31,8 @@ type worker struct {
 	// wake has the replica tick sooner than at nextTick, for a request is held.
 	wake     chan struct{}
 	nextTick instant.Instant
+	// lastRequest is when there was a request last, and the beginning of time before the first.
+	lastRequest instant.Instant
 
 	// own are the limits with rates that requests bring.
 	own map[ownRate]*policy.Limit
@@ -116,14 +118,17 @@ func (w *worker) adopt(p *policy.Policy) bool {
 func (w *worker) tick() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.config.Authority.Policy(); p == nil || !w.adopt(p) {
-		return tickEvery
-	}
-	w.client.Tick()
 	now := w.config.Now()
-	w.keys.Tick(now)
-	w.decideShadows(now)
-	next := min(tickEvery, max(time.Millisecond, w.client.NextHeld().Sub(now)))
+	next := tickEvery
+	if now.Sub(w.lastRequest) > idleAfter {
+		next = idleTick
+	}
+	if p := w.config.Authority.Policy(); p != nil && w.adopt(p) {
+		w.client.Tick()
+		w.keys.Tick(now)
+		w.decideShadows(now)
+		next = min(next, max(time.Millisecond, w.client.NextHeld().Sub(now)))
+	}
 	w.nextTick = now.Add(next)
 	return next
 }
@@ -139,10 +144,14 @@ func (w *worker) ended(id host.CallID, r reply) {
 // tickInTime has the replica tick as early as the next request that is held is due.
 func (w *worker) tickInTime() {
 	if w.client.NextHeld() < w.nextTick {
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is awake already
-		}
+		w.wakeUp()
+	}
+}
+
+func (w *worker) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake already
 	}
 }
 
@@ -160,6 +169,10 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 		return nil, ErrPolicyChanged
 	}
 	now := w.config.Now()
+	if w.nextTick.Sub(now) > tickEvery {
+		w.wakeUp() // it has been idle
+	}
+	w.lastRequest = now
 	w.client.Release(now)
 	w.bound, w.demands, w.inShadow = w.bound[:0], w.demands[:0], w.inShadow[:0]
 	var room [16]int

@@ -6,7 +6,10 @@
 // duration.
 package instant
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Instant is a point in time in whole microseconds since its clock's origin. Microseconds, because Redis counts time in
 // them and because their count since 1970 fits a double exactly (below 2^53), which Redis' scores are.
@@ -18,8 +21,12 @@ const Never Instant = 1<<63 - 1
 // Add gives the instant d after t; d is truncated to whole microseconds, towards zero.
 func (t Instant) Add(d time.Duration) Instant { return t + Instant(d.Microseconds()) }
 
-// Sub gives the time from u to t, negative where u is later.
-func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t-u) * time.Microsecond }
+// Sub gives the time from u to t, negative where u is later; where a Duration does not hold it, as up to Never, the longest
+// that one does.
+func (t Instant) Sub(u Instant) time.Duration {
+	const longest = Instant(math.MaxInt64 / time.Microsecond)
+	return time.Duration(min(max(t-u, -longest), longest)) * time.Microsecond
+}
 
 // After says whether t is later than u.
 func (t Instant) After(u Instant) bool { return t > u }
