@@ -75,6 +75,15 @@ func TestIdentitiesThatEnvoyVouchesFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := authority.client(t, e.Listener("mtls"))
+	// The second listener's filter may have the policy later than the first's.
+	for deadline := time.Now().Add(recoverWithin); ; {
+		if _, limited := get(t, client, "/", "x-probe", "1"); strings.Contains(limited, `"vouched"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v after the first listener the second is under no limit", recoverWithin)
+		}
+	}
 	token := "Bearer " + keys.token(t, map[string]any{
 		"sub": "acme", "letters": "abcdefgh", "accents": "Zoë/1", "level": 42, "minus": -7, "share": 1.5, "beta": true, "gone": false,
 		"realm_access":             map[string]any{"role": "admin", "deep": map[string]any{"er": 7}},

@@ -159,6 +159,9 @@ func (g *generator) schedule(ctx context.Context, flow int, queues []chan time.D
 	due := time.Duration(0)
 	for turn := 0; ; turn++ {
 		due += g.options.Flows[flow].Arrivals()
+		if g.options.For > 0 && due > g.options.For {
+			return // whenever that context ends: a busy machine's timers are late
+		}
 		timer.Reset(due - g.now())
 		select {
 		case <-ctx.Done():
