@@ -190,19 +190,19 @@ func (b *ruleBook) find(name string) (booked, bool) {
 	return booked{limit: own, all: own.Rates}, true
 }
 
-// key gives the key that an ask is for as the store knows it, with the rates that hold for it; false where the policy has
-// no such limit, or does not limit the key.
-func (b *ruleBook) key(ask *wire.Ask) (Key, *policy.Limit, bool) {
-	found, is := b.find(ask.Limit)
+// key gives a key as the store knows it, with the rates that hold for it in a plan; false where the policy has no such
+// limit, or does not limit the key.
+func (b *ruleBook) key(ref wire.KeyRef, plan string) (Key, *policy.Limit, bool) {
+	found, is := b.find(ref.Limit)
 	if !is {
 		return Key{}, nil, false
 	}
 	l := found.limit
-	rule := l.Rule(ask.Plan, ask.Key)
+	rule := l.Rule(plan, ref.Key)
 	if rule.Unlimited {
 		return Key{}, nil, false
 	}
-	return Key{Name: policy.StoreName(b.policy.Domain, ask.Limit, ask.Key), Algorithm: l.Algorithm, Rates: rule.Rates}, l, true
+	return Key{Name: policy.StoreName(b.policy.Domain, ref.Limit, ref.Key), Algorithm: l.Algorithm, Rates: rule.Rates}, l, true
 }
 
 // everyCount gives the key with all windows that it may be counted in, whatever plan it was in when units of it were

@@ -27,7 +27,7 @@ func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks
 		if !onlyCounts(ask) {
 			continue
 		}
-		key, _, known := book.key(ask)
+		key, _, known := book.key(ask.KeyRef, ask.Plan)
 		switch {
 		case !known:
 			results[i].Problem = wire.UnknownLimit

@@ -84,7 +84,7 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 				byNumber[ask.Group] = g
 			}
 		}
-		key, l, known := book.key(ask)
+		key, l, known := book.key(ask.KeyRef, ask.Plan)
 		switch {
 		case !known:
 			// The limit does not bind the requests, which go on without it.

@@ -92,7 +92,7 @@ func (a *Authority) record(ctx context.Context, book *ruleBook, worker uint64, r
 	var b batch[Record]
 	for i := range records {
 		r := &records[i]
-		key, known := book.everyCount(r.KeyRef)
+		key, _, known := book.key(r.KeyRef, r.Plan)
 		if !known || !policy.ValidKey(r.Key) || len(r.Uses) == 0 || !validUses(r.Uses) {
 			continue
 		}

@@ -48,7 +48,7 @@ func TestACountGoesAlongFromPlanToPlan(t *testing.T) {
 	equal(t, "another window is another count", units(w.sync(t, w.request(inPlan("burst", "a", 99)))), []int64{3})
 }
 
-// What settles, cancels and records name no plan: they reach the windows of all.
+// Settles and cancels name no plan: they reach the windows of all. A record reaches those of its plan.
 func TestReportsReachTheWindowsOfEveryPlan(t *testing.T) {
 	left := func(w *world, plan string) int64 {
 		t.Helper()
@@ -72,8 +72,8 @@ func TestReportsReachTheWindowsOfEveryPlan(t *testing.T) {
 	equal(t, "left after a cancel", left(w, "burst"), int64(2))
 
 	report = w.request()
-	report.Records = []wire.Record{{KeyRef: wire.KeyRef{Limit: "wide", Key: "a"}, Uses: []wire.Use{{Units: 2}}, ID: 1}}
+	report.Records = []wire.Record{{KeyRef: wire.KeyRef{Limit: "wide", Key: "a"}, Uses: []wire.Use{{Units: 2}}, ID: 1, Plan: "burst"}}
 	w.sync(t, report)
 	equal(t, "left after a record", left(w, "burst"), int64(0))
-	equal(t, "left in the other window", left(w, ""), int64(8))
+	equal(t, "left in the other window", left(w, ""), int64(10))
 }

@@ -110,7 +110,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 func (c *Client) ask(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
 	g.held = g.held[:0]
 	lacking := 0
-	in := c.input(g.members.first)
+	in := c.input(now, g.members.first)
 	for _, d := range in.Demands {
 		lacks := !d.Covered(now, in.Since)
 		g.held = append(g.held, !lacks)
@@ -314,8 +314,10 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 		asked = asked[1:]
 	}
 	c.results = results
+	g.follow(now)
 	answer := admission.NewAnswer(cl.sent, now, c.Input(g.demands), results)
 	c.lookAgain(now)
+	g.follow(now)
 	if g.members.first != nil {
 		c.held.lookAhead(g.members.first) // the answer's demands are the group's
 	}

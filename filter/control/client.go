@@ -131,9 +131,10 @@ func (c *Client) Input(demands []admission.Demand) admission.Input {
 	return admission.Input{Demands: demands, Away: c.breaker.state == open, Workers: c.workers, Rank: c.rank}
 }
 
-// input gives the admission's input for a request of a group's.
-func (c *Client) input(r *Request) admission.Input {
+// input gives the admission's input for a request of a group's, with the keys under the group's rules.
+func (c *Client) input(now instant.Instant, r *Request) admission.Input {
 	g := r.group
+	g.follow(now)
 	c.held.lookAhead(r)
 	in := c.Input(g.demands)
 	in.Again, in.Since = true, r.since
@@ -263,7 +264,7 @@ func (c *Client) expire(now instant.Instant) {
 // decideAway decides a paused request by on_unavailable.
 func (c *Client) decideAway(now instant.Instant, r *Request) {
 	g := r.group
-	in := c.input(r)
+	in := c.input(now, r)
 	in.Away = true
 	out := admission.Step(now, in)
 	if out.Verdict == admission.Admit {
@@ -343,7 +344,7 @@ func (c *Client) scan(now instant.Instant) bool {
 // lease that came for others, and says whether those were all.
 func (c *Client) decidedMeanwhile(now instant.Instant, g *group) bool {
 	for {
-		out := admission.Step(now, c.input(g.members.first))
+		out := admission.Step(now, c.input(now, g.members.first))
 		if out.Verdict == admission.Ask {
 			return false
 		}

@@ -74,7 +74,7 @@ func (c *Client) askCounts(now instant.Instant, cl *call, asks []wire.Ask) []wir
 		}
 		k.recount = false
 		k.countAfter = now.Add(k.Admission.RecountEvery())
-		k.underWay = cl
+		k.underWay, k.asked = cl, *k.Admission.Rule()
 		k.groups++ // it is in use until the call has ended
 		cl.counted = append(cl.counted, counted{key: k, total: k.total})
 		asks = append(asks, wire.Ask{KeyRef: k.Ref, Plan: k.plan(), Min: k.cost()})
@@ -117,6 +117,7 @@ func (c *Client) heardCounts(now instant.Instant, cl *call, results []wire.AskRe
 			continue
 		}
 		if k.counts() {
+			k.follow(now, &k.asked)
 			k.Admission.HoldCount(cl.sent, now, one.outside+k.carried+k.total-one.total, &results[i])
 		}
 	}

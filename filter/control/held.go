@@ -105,6 +105,7 @@ func (c *Client) lookAgain(now instant.Instant) {
 // look decides one request that is held, or lets it go on waiting. What it waits for is not for those behind it.
 func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 	g := r.group
+	g.follow(now)
 	g.setAhead(scan)
 	in := c.Input(g.demands)
 	in.Again, in.Since = true, r.since

@@ -19,19 +19,22 @@ type Key struct {
 	groups int    // groups of requests that need it, waiting or in a call
 	// underWay is the call that asks for it; nil for none. There is one at a time.
 	underWay *call
-	waiting  int   // groups that wait for a call
-	asking   int   // groups that wait for an answer
-	passed   int64 // units that requests of the last look are held for, and scan which look that was
-	scan     uint64
-	lost     uint64 // the last look that found a lease gone that a request was held for
-	blocked  uint64 // the last scan in which a group that went before waited for it
-	granted  uint64 // the last call that was granted units of it
+	waiting  int // groups that wait for a call
+	asking   int // groups that wait for an answer
+	// asked is the rule under which it was last asked for without a request that waits.
+	asked   policy.Rule
+	passed  int64 // units that requests of the last look are held for, and scan which look that was
+	scan    uint64
+	lost    uint64 // the last look that found a lease gone that a request was held for
+	blocked uint64 // the last scan in which a group that went before waited for it
+	granted uint64 // the last call that was granted units of it
 	// leased says that the client looks after the key's leases; wished, that it is to be asked for ahead of need.
 	leased, wished bool
 	// aheadAfter is when asking ahead of need may be worth while again.
 	aheadAfter instant.Instant
-	// record holds what was admitted without the store and no call has carried yet; nil for none.
-	record *report
+	// records hold what was admitted without the store and no call has carried yet, under the two plans that the key was in
+	// last; nil for none.
+	records [2]*report
 	// total is what the worker has admitted of the key without the store, unreported what of it the store has not
 	// acknowledged. carried is space for a call's sums.
 	total, unreported, carried int64
@@ -44,6 +47,13 @@ type Key struct {
 func (c *Client) NewKey(ref wire.KeyRef, rule policy.Rule) *Key {
 	c.lastKey++
 	return &Key{Ref: ref, Admission: admission.NewKey(rule), serial: c.lastKey}
+}
+
+// follow puts the key under a rule of the limit that it is under; of a policy that is not in force any more it does nothing.
+func (k *Key) follow(now instant.Instant, rule *policy.Rule) {
+	if of := k.Admission.Rule(); rule.Limit == of.Limit && !rule.Same(of) {
+		k.Admission.SetRule(now, *rule)
+	}
 }
 
 // plan is what the service is told of which rule holds for the key.

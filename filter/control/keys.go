@@ -103,6 +103,8 @@ func (t *Keys) touch(e *Entry) {
 func (e *Entry) follow(now instant.Instant, rule *policy.Rule) {
 	if !rule.Same(e.Key.Admission.Rule()) {
 		e.Key.Admission.SetRule(now, *rule)
+	}
+	if !rule.Same(&e.Told.Rule) {
 		e.Told = e.table.tell(rule)
 	}
 }

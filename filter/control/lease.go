@@ -67,6 +67,7 @@ func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
 	if k.Admission.Scarce() {
 		parts = min(aheadParts, requests)
 	}
+	k.asked = *k.Admission.Rule()
 	for i := range parts {
 		k.groups++ // it is in use until the call has ended
 		cl.ahead = append(cl.ahead, k)
@@ -78,6 +79,7 @@ func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
 // heldAhead takes over what was granted ahead of need.
 func (c *Client) heldAhead(now instant.Instant, cl *call, results []wire.AskResult) {
 	for i, k := range cl.ahead {
+		k.follow(now, &k.asked)
 		k.Admission.Hold(cl.sent, now, results[i])
 		if results[i].Units == 0 {
 			k.aheadAfter = now.Add(4 * c.round) // not worth a call for now

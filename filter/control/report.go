@@ -56,8 +56,13 @@ func put(list []*report, r *report, most int, counts *Counts) []*report {
 
 // letGo makes the key forget a record that takes no more.
 func (r *report) letGo() {
-	if r.key != nil && r.key.record == r {
-		r.key.record = nil
+	if r.key == nil {
+		return
+	}
+	for i := range r.key.records {
+		if r.key.records[i] == r {
+			r.key.records[i] = nil
+		}
 	}
 }
 
@@ -77,13 +82,26 @@ func (q *reports) settle(due instant.Instant, settle wire.Settle, spent []lease.
 	q.due = min(q.due, due)
 }
 
+// recordOf gives the record of the plan that the key is in that may still grow; nil for none.
+func (k *Key) recordOf(plan string) *report {
+	for _, r := range k.records {
+		if r != nil && r.record.Plan == plan {
+			return r
+		}
+	}
+	return nil
+}
+
 // spend adds units that a fallback admitted to the key's record.
 func (q *reports) spend(now instant.Instant, k *Key, units int64, counts *Counts) {
-	r := k.record
+	r := k.recordOf(k.plan())
 	if r == nil {
 		q.lastRecord++
-		r = &report{key: k, record: wire.Record{KeyRef: k.Ref, ID: q.lastRecord}, size: refSize(k.Ref) + wire.MaxUses*12}
-		k.record = r
+		r = &report{
+			key: k, record: wire.Record{KeyRef: k.Ref, ID: q.lastRecord, Plan: k.plan()},
+			size: refSize(k.Ref) + len(k.plan()) + wire.MaxUses*12,
+		}
+		k.records[0], k.records[1] = r, k.records[0]
 		q.records = put(q.records, r, wire.MaxRecords, counts)
 		q.due = min(q.due, now.Add(k.reportWithin()))
 	}

@@ -82,7 +82,7 @@ func TestARecordTellsWhenUnitsWereSpent(t *testing.T) {
 	if want := int64(window / every); units < want || units > want+want/30 {
 		t.Errorf("%d units, want the %d of the window", units, want)
 	}
-	if k.record != nil {
+	if k.recordOf("") != nil {
 		t.Error("a record that has gone out still grows")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sluice/filter/host"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
+	"sluice/shared/policy"
 )
 
 // Request is one that waits for the store's answer. Whoever pauses it owns it, and may use it again once it was decided or
@@ -90,6 +91,8 @@ func (l *line) remove(r *Request) {
 type group struct {
 	keys    []*Key
 	demands []admission.Demand
+	// rules are those that the requests found the keys under: a key may be in one plan for one and in another for the next.
+	rules   []policy.Rule
 	members line
 	hash    uint64
 	// same is the next of the waiting groups whose hash is the same.
@@ -118,11 +121,18 @@ func (g *group) is(keys []*Key, demands []admission.Demand) bool {
 		return false
 	}
 	for i := range keys {
-		if g.keys[i] != keys[i] || g.demands[i].Cost != demands[i].Cost {
+		if g.keys[i] != keys[i] || g.demands[i].Cost != demands[i].Cost || !g.rules[i].Same(keys[i].Admission.Rule()) {
 			return false
 		}
 	}
 	return true
+}
+
+// follow puts the keys under the group's rules, as far as their limits are still in force.
+func (g *group) follow(now instant.Instant) {
+	for i, k := range g.keys {
+		k.follow(now, &g.rules[i])
+	}
 }
 
 // groups holds those that wait for a call.
@@ -138,7 +148,7 @@ type groups struct {
 // maxFree bounds the groups that are kept for later use.
 const maxFree = 256
 
-// find gives the group that waits for the demands, made now where there is none.
+// find gives the group that waits for the demands under the rules that the keys are under now, made now where there is none.
 func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
 	h := hash(keys, demands)
 	for g := q.byHash[h]; g != nil; g = g.same {
@@ -151,6 +161,7 @@ func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
 	g.keys = append(g.keys, keys...)
 	g.demands = append(g.demands, demands...)
 	for _, k := range keys {
+		g.rules = append(g.rules, *k.Admission.Rule())
 		k.groups++
 		if !q.held {
 			k.waiting++
@@ -234,8 +245,9 @@ func (q *groups) release(g *group) {
 		}
 		g.keys[i] = nil
 		g.demands[i] = admission.Demand{}
+		g.rules[i] = policy.Rule{}
 	}
-	g.keys, g.demands, g.held, g.call, g.decided = g.keys[:0], g.demands[:0], g.held[:0], nil, false
+	g.keys, g.demands, g.rules, g.held, g.call, g.decided = g.keys[:0], g.demands[:0], g.rules[:0], g.held[:0], nil, false
 	if len(q.free) < maxFree {
 		q.free = append(q.free, g)
 	}

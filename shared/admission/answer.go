@@ -184,7 +184,8 @@ func (a *Answer) Surplus() []Surplus {
 	for i, left := range a.left {
 		if left > 0 && a.results[i].Lease != "" {
 			all = append(all, Surplus{Demand: i, Lease: a.results[i].Lease, Unused: left})
-			a.in.Demands[i].Key.denial = denial{} // what is given back may be had again
+			k := a.in.Demands[i].Key
+			k.denial, k.aside.denial = denial{}, denial{} // what is given back may be had again
 		}
 		a.left[i] = 0
 	}

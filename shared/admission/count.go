@@ -78,8 +78,10 @@ func (k *Key) countFree(now instant.Instant) int64 {
 
 // spendCounted admits units that nobody was asked for; TakeFallback hands them out to be reported.
 func (k *Key) spendCounted(now instant.Instant, units int64) {
-	k.count.free -= units
-	k.count.freed -= units
+	for _, c := range [...]*count{&k.count, &k.aside.count} {
+		c.free -= units
+		c.freed -= units
+	}
 	k.fallBackSpend(now, units)
 }
 

@@ -17,7 +17,7 @@ const ReaskAfter = 5 * time.Second
 // Key is what one worker knows of one key: what it spent itself, and what the store last said.
 type Key struct {
 	rule policy.Rule
-	// ruled is when the key came under its rule; what was asked before then was asked under another.
+	// ruled is when the key came under its limit; what was asked before then was asked under another.
 	ruled instant.Instant
 	// logs holds a log for each of the rule's rates, in their order.
 	logs []slidinglog.Log
@@ -25,6 +25,8 @@ type Key struct {
 	heard    instant.Instant
 	hasHeard bool
 	denial   denial
+	// aside is what is known of the key under the plan that it was in before.
+	aside aside
 	// leases holds what the worker may spend of its own accord, now or later, in the order in which they start; at most
 	// MaxLeases, or MaxHeldLeases.
 	leases []*lease.Lease
@@ -53,6 +55,15 @@ type denial struct {
 	never   bool
 }
 
+// aside keeps what the store said of a key under a plan, for when a request brings that plan again.
+type aside struct {
+	plan     string
+	heard    instant.Instant
+	hasHeard bool
+	denial   denial
+	count    count
+}
+
 type state struct {
 	rate      limit.Rate
 	remaining int64
@@ -72,25 +83,47 @@ func (k *Key) Limit() *policy.Limit { return k.rule.Limit }
 // Rule gives what holds for the key.
 func (k *Key) Rule() *policy.Rule { return &k.rule }
 
-// SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept; the store is
-// asked again before anything is denied.
+// SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept. What the
+// store said holds for the plan that it was asked for: of two plans that take turns both are known, of a changed limit
+// nothing is, and the store is asked again before anything is denied.
 func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
-	old := k.logs
-	k.rule, k.ruled = rule, now
-	k.logs = make([]slidinglog.Log, len(rule.Rates))
-	for i, rate := range rule.Rates {
+	before := aside{k.rule.Plan, k.heard, k.hasHeard, k.denial, k.count}
+	next := aside{}
+	switch {
+	case k.rule.Limit != rule.Limit:
+		k.ruled, k.aside = now, aside{}
+	case k.aside.plan == rule.Plan:
+		next, k.aside = k.aside, before
+	default:
+		k.aside = before
+	}
+	k.heard, k.hasHeard, k.denial, k.count = next.heard, next.hasHeard, next.denial, next.count
+	k.rule = rule
+	k.setLogs()
+	k.demand.width = min(max(k.shortest()/8, minDemandWidth), maxDemandWidth)
+	if rule.Limit.Mode != limit.Lease {
+		k.GiveBack()
+	}
+}
+
+// setLogs has a log for each of the rule's windows; those of before that are among them stay.
+func (k *Key) setLogs() {
+	old, rates := k.logs, k.rule.Rates
+	same := len(old) == len(rates)
+	for i := 0; same && i < len(rates); i++ {
+		same = old[i].Window() == rates[i].Window
+	}
+	if same {
+		return
+	}
+	k.logs = make([]slidinglog.Log, len(rates))
+	for i, rate := range rates {
 		k.logs[i] = slidinglog.New(rate.Window)
 		for j := range old {
 			if old[j].Window() == rate.Window {
 				k.logs[i] = old[j]
 			}
 		}
-	}
-	k.denial, k.count = denial{}, count{}
-	k.hasHeard = false
-	k.demand.width = min(max(k.shortest()/8, minDemandWidth), maxDemandWidth)
-	if rule.Limit.Mode != limit.Lease {
-		k.GiveBack()
 	}
 }
 

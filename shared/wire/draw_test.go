@@ -55,7 +55,7 @@ func drawRequest(t *rapid.T) SyncRequest {
 			}
 		}),
 		Records: drawList(t, "records", 3, func(t *rapid.T) Record {
-			return Record{KeyRef: drawKey(t), Uses: drawUses(t), ID: rapid.Uint64().Draw(t, "id")}
+			return Record{KeyRef: drawKey(t), Uses: drawUses(t), ID: rapid.Uint64().Draw(t, "id"), Plan: rapid.StringMatching(`[a-z]{0,20}`).Draw(t, "plan")}
 		}),
 		Active: rapid.Bool().Draw(t, "active"),
 		Report: drawReport(t),

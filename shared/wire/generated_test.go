@@ -41,7 +41,7 @@ func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
 	}
 	for _, r := range m.GetRecords() {
 		out.Records = append(out.Records, Record{
-			KeyRef: KeyRef{r.GetLimit(), r.GetKey()}, Uses: fromGeneratedUses(r.GetUses()), ID: r.GetRecordId(),
+			KeyRef: KeyRef{r.GetLimit(), r.GetKey()}, Uses: fromGeneratedUses(r.GetUses()), ID: r.GetRecordId(), Plan: r.GetPlan(),
 		})
 	}
 	out.Report = fromGeneratedReport(m.GetReport())

@@ -30,7 +30,7 @@ var (
 			{KeyRef: KeyRef{"tenant", "acme"}, Want: 5, Min: 1, Waiting: 2, Group: 1},
 			{KeyRef: KeyRef{"reports", "%2F/%"}, Want: MaxUnits, Min: 1, Plan: "paid"},
 		},
-		Records: []Record{{KeyRef: KeyRef{"tenant", "umbrella"}, Uses: []Use{{Age: time.Hour, Units: 7}}, ID: 9}},
+		Records: []Record{{KeyRef: KeyRef{"tenant", "umbrella"}, Uses: []Use{{Age: time.Hour, Units: 7}}, ID: 9, Plan: "paid"}},
 		Active:  true,
 		Report: &Report{
 			ID: 7, Age: time.Hour, Span: time.Second,

@@ -76,6 +76,7 @@ type Record struct {
 	KeyRef
 	Uses []Use
 	ID   uint64
+	Plan string
 }
 
 // Ask asks for units of one key.

@@ -69,7 +69,8 @@ func appendSettle(dst []byte, s *Settle) []byte {
 func appendRecord(dst []byte, r *Record) []byte {
 	dst = appendKeyRef(dst, &r.KeyRef)
 	dst = appendUses(dst, 3, r.Uses)
-	return appendNumber(dst, 4, r.ID)
+	dst = appendNumber(dst, 4, r.ID)
+	return appendText(dst, 5, r.Plan)
 }
 
 func appendAsk(dst []byte, a *Ask) []byte {
@@ -226,6 +227,8 @@ func parseRecord(b []byte) (r Record, err *FieldError) {
 			r.Uses = f.uses(r.Uses)
 		case 4:
 			r.ID = f.numberUpTo("record_id", math.MaxUint64)
+		case 5:
+			r.Plan = f.text("plan", policy.MaxNameLength)
 		default:
 			f.skip()
 		}

@@ -24,7 +24,9 @@ type shareInForce struct {
 // noteShare notes under which share a worker releases a request.
 func (r *run) noteShare(w *worker, k boundKey) {
 	if r.unavailable(k.limit) == limit.Local {
-		r.shares[k] = append(r.shares[k], shareInForce{r.world.now, w.number, w.life, w.share})
+		for _, share := range [...]authority.Share{w.share, w.before} {
+			r.shares[k] = append(r.shares[k], shareInForce{r.world.now, w.number, w.life, share})
+		}
 	}
 }
 
@@ -60,10 +62,23 @@ func (r *run) alone(k boundKey, units int64, from, to instant.Instant) int64 {
 	return sum
 }
 
+// noteLate notes that a request is decided that has waited for an answer for as long as it may.
+func (r *run) noteLate(s *stream) {
+	if r.world.now.Sub(s.arrived) >= r.scenario.Timeout {
+		r.late = append(r.late, r.world.now)
+	}
+}
+
 // mayBeAlone says whether a window reaches into a time at which workers may have to decide by themselves: into the outage
-// and the two seconds in which all have to have come back from it, or into any time where calls fail by chance.
+// and the two seconds in which all have to have come back from it, into as long after an answer that did not come in time,
+// or into any time where calls fail by chance.
 func (r *run) mayBeAlone(from, to instant.Instant) bool {
 	const comeBack = 2 * time.Second
+	for i := len(r.late) - 1; i >= 0 && from < r.late[i].Add(comeBack); i-- {
+		if to >= r.late[i] {
+			return true
+		}
+	}
 	s, f := &r.scenario, &r.scenario.Faults
 	if f.Lose+f.Slow+f.StoreLose+f.Crashes+f.Restarts+f.Partitions > 0 {
 		return true

@@ -102,7 +102,7 @@ func away(s sim.Scenario) sim.Scenario {
 			s.Limits[i].Rates[j].Burst = 0
 		}
 	}
-	s.Faults.Drift, s.Paid = 0, 0
+	s.Faults.Drift = 0
 	s.Outage, s.OutageFor, s.CutOff = s.Duration/3, s.Duration/4, int(s.Seed)%s.Workers
 	return s
 }

@@ -59,6 +59,8 @@ type run struct {
 	exact    map[boundKey]*exactLog
 	behinds  map[lifeKey]*behind
 	shares   map[boundKey][]shareInForce
+	// late is when requests were decided whose answer did not come in time.
+	late []instant.Instant
 	// began is when the traffic did.
 	began   instant.Instant
 	changed bool

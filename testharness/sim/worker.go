@@ -37,8 +37,9 @@ type worker struct {
 	ended *answered
 	ids   *rand.Rand
 	syncs map[host.CallID]*inFlight
-	// share is the worker's, as it was last told; 0 of 0: never.
-	share authority.Share
+	// share is the worker's, as it was last told; 0 of 0: never. While it hears of one it may still go by the one before: for
+	// requests whose time was up when the answer came.
+	share, before authority.Share
 }
 
 // stream is one request on its way through the proxy.
@@ -79,7 +80,7 @@ func (r *run) newWorker(number int) *worker {
 func (w *worker) start() {
 	w.life++
 	w.streams, w.calls = map[host.ContextID]*stream{}, map[host.CallID]bool{}
-	w.policy, w.syncs, w.share = nil, map[host.CallID]*inFlight{}, authority.Share{}
+	w.policy, w.syncs, w.share, w.before = nil, map[host.CallID]*inFlight{}, authority.Share{}, authority.Share{}
 	w.plugin = plugin.New(w)
 	milliseconds := strconv.FormatInt(w.run.scenario.Timeout.Milliseconds(), 10)
 	if !w.plugin.Start([]byte(pluginConfiguration + milliseconds + "}")) {
@@ -143,6 +144,7 @@ func (w *worker) end(s *stream) {
 
 // admitted releases a request to its upstream.
 func (w *worker) admitted(s *stream) {
+	w.run.noteLate(s)
 	w.run.judge.admit(w, s)
 	w.run.judge.inTurn(w, s)
 	w.run.figures.Admitted++
@@ -225,6 +227,7 @@ func (w *worker) Respond(id host.ContextID, status int, _ []host.Header, _ strin
 		return false
 	}
 	w.run.figures.Denied++
+	w.run.noteLate(s)
 	waited := w.run.world.now.Sub(s.arrived)
 	if most := w.run.scenario.longestWait(); waited > most {
 		w.run.judge.complain("a request waited %v, more than %v", waited, most)
@@ -280,7 +283,7 @@ func (w *worker) callEnded(life int, id host.CallID, a *answered) {
 	}
 	w.ended = a
 	w.plugin.CallEnded(id, reply{a})
-	w.ended = nil
+	w.ended, w.before = nil, w.share
 }
 
 // Counter implements host.Proxy.

@@ -500,7 +500,9 @@ type Record struct {
 	Key   string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Uses  []*Use                 `protobuf:"bytes,3,rep,name=uses,proto3" json:"uses,omitempty"`
 	// Unique among the worker's records.
-	RecordId      uint64 `protobuf:"varint,4,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
+	RecordId uint64 `protobuf:"varint,4,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
+	// The name of the plan that the key was in; as in Ask.
+	Plan          string `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +563,13 @@ func (x *Record) GetRecordId() uint64 {
 		return x.RecordId
 	}
 	return 0
+}
+
+func (x *Record) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
 }
 
 type Ask struct {
@@ -3055,12 +3064,13 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05lease\x18\x03 \x01(\tR\x05lease\x12\"\n" +
 	"\x04uses\x18\x04 \x03(\v2\x0e.sluice.v1.UseR\x04uses\x12\x16\n" +
-	"\x06unused\x18\x05 \x01(\x04R\x06unused\"q\n" +
+	"\x06unused\x18\x05 \x01(\x04R\x06unused\"\x85\x01\n" +
 	"\x06Record\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\"\n" +
 	"\x04uses\x18\x03 \x03(\v2\x0e.sluice.v1.UseR\x04uses\x12\x1b\n" +
-	"\trecord_id\x18\x04 \x01(\x04R\brecordId\"\x97\x01\n" +
+	"\trecord_id\x18\x04 \x01(\x04R\brecordId\x12\x12\n" +
+	"\x04plan\x18\x05 \x01(\tR\x04plan\"\x97\x01\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
