@@ -110,7 +110,7 @@ func (c *Client) collect(now instant.Instant, k *Key) {
 func (c *Client) tendLeases(now instant.Instant) {
 	kept := c.leased[:0]
 	for _, k := range c.leased {
-		if k.Admission.Idle(now) {
+		if k.asking == 0 && k.Admission.Idle(now) {
 			k.Admission.GiveBack()
 		}
 		c.collect(now, k)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/shared/limit"
+	"sluice/shared/policy"
 	"sluice/testharness/sim"
 )
 
@@ -22,6 +23,8 @@ func TestHeldPoints(t *testing.T) {
 		calls, atLeast float64
 		// bucket is a token bucket's burst; 0: a sliding log.
 		bucket int64
+		// second is the mode of a limit of ten times the units, without max_wait, that binds the requests too; 0: there is none.
+		second limit.Mode
 	}{
 		{name: "10/s, 4 workers, 2×, 500ms", units: 10, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 1, atLeast: 0.97},
 		{name: "10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1, atLeast: 0.95},
@@ -29,6 +32,8 @@ func TestHeldPoints(t *testing.T) {
 		{name: "1000/s, 4 workers, 2×, 500ms", units: 1000, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 0.3, atLeast: 0.97},
 		{name: "1000/s, 4 workers, 1×, 100ms", units: 1000, window: time.Second, wait: 100 * time.Millisecond, workers: 4, load: 1, calls: 0.6, atLeast: 0.95},
 		{name: "1000/s, 4 workers, 0.5×, 500ms", units: 1000, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 0.5, calls: 0.04, atLeast: 0.99},
+		{name: "10/s, 4 workers, 2×, 500ms, and a strict limit", units: 10, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 1.5, atLeast: 0.93, second: limit.Strict},
+		{name: "10/s, 4 workers, 2×, 500ms, and a leased limit", units: 10, window: time.Second, wait: 500 * time.Millisecond, workers: 4, load: 2, calls: 1.3, atLeast: 0.97, second: limit.Lease},
 		{name: "a leaky bucket of 10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1.4, atLeast: 0.85, bucket: 1},
 		{name: "a bucket of 2, 10/s, 4 workers, 2×, 1s", units: 10, window: time.Second, wait: time.Second, workers: 4, load: 2, calls: 1.4, atLeast: 0.97, bucket: 2},
 	} {
@@ -39,6 +44,12 @@ func TestHeldPoints(t *testing.T) {
 			s.Limits[0].Rates[0].Window, s.Limits[0].MaxWait = p.window, p.wait
 			if p.bucket > 0 {
 				s.Limits[0].Algorithm, s.Limits[0].Rates[0].Burst = limit.TokenBucket, p.bucket
+			}
+			if p.second > 0 {
+				s.Limits = append(s.Limits, policy.Limit{
+					Name: "all", Key: []uint32{1}, Rates: []limit.Rate{{Units: 10 * p.units, Window: p.window}},
+					Algorithm: limit.SlidingLog, Mode: p.second, OnUnavailable: limit.Deny,
+				})
 			}
 			result := sim.Run(s)
 			f := result.Figures
