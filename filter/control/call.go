@@ -79,7 +79,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 		g.call, g.asked = cl, g.members.n
 		// The latest of its requests': those that ask again stand first, with a deadline of their own.
 		cl.deadline = max(cl.deadline, g.members.first.deadline, g.members.last.deadline)
-		asks = c.ask(now, cl, g, uint32(i+1), asks)
+		asks = c.askFor(now, cl, g, uint32(i+1), asks)
 	}
 	asks = c.askCounts(now, cl, c.askAhead(now, cl, asks))
 	for i := range asks {
@@ -106,8 +106,8 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	c.calls = append(c.calls, cl)
 }
 
-// ask appends what a group needs of the store: units of the keys whose leases do not hold enough.
-func (c *Client) ask(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
+// askFor appends what a group needs of the store: units of the keys whose leases do not hold enough.
+func (c *Client) askFor(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
 	g.held = g.held[:0]
 	lacking := 0
 	in := c.input(now, g.members.first)
@@ -159,6 +159,7 @@ func (c *Client) CallEnded(id host.CallID, reply host.Reply) {
 		c.fetched(now, reply)
 	}
 	c.flush(now)
+	c.decideShadows(now)
 }
 
 // take takes a call out of those under way; nil where there is none of that name.

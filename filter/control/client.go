@@ -46,6 +46,8 @@ type Config struct {
 type Listener interface {
 	// Decided ends a paused request, exactly once unless it was forgotten: Admit or Deny.
 	Decided(now instant.Instant, r *Request, out admission.Output)
+	// ShadowDecided tells what a limit in shadow would have made of a request.
+	ShadowDecided(now instant.Instant, s Shadow, out admission.Output)
 	// PolicyArrived tells of a policy of another version than before.
 	PolicyArrived(p *policy.Policy)
 }
@@ -86,10 +88,17 @@ type Client struct {
 	paused   line
 	held     held
 	lastSeq  uint64
-	calls    []*call
-	freeCall []*call
-	reports  reports
-	fetch    fetch
+	// asking is the request that asks just now, and early what its ask came to before it returned.
+	asking *Request
+	early  admission.Output
+	// shadows wait to be decided; for the sake of shadowsAsked others the store is asked. spare is the next one's request.
+	shadows      []Shadow
+	shadowsAsked int
+	spare        *Request
+	calls        []*call
+	freeCall     []*call
+	reports      reports
+	fetch        fetch
 	// leased are the keys that hold leases, wishes those to be asked for before a request needs them.
 	leased, wishes []*Key
 	// counts are the keys whose count is to be asked for; countDue is when the first of them is due.
@@ -104,6 +113,8 @@ type Client struct {
 	headers        []host.Header
 	message, frame []byte
 	results        []wire.AskResult
+	shadowKey      [1]*Key
+	shadowDemand   [1]admission.Demand
 }
 
 // New gives a client that will fetch its policy with the first Tick.
@@ -141,9 +152,9 @@ func (c *Client) input(now instant.Instant, r *Request) admission.Input {
 	return in
 }
 
-// Ask pauses a request until Listener.Decided, which may come before Ask returns. The keys are those of the demands; both
-// are copied where they are kept. False: the request cannot wait, and is to be decided as if the service were away.
-func (c *Client) Ask(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand) bool {
+// ask pauses a request until it is decided, which may be before ask returns. False: the request cannot wait, and is to be
+// decided as if the service were away.
+func (c *Client) ask(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand) bool {
 	if c.breaker.state == open || c.paused.n >= c.config.MaxPaused || len(keys) > maxAsks {
 		return false
 	}
@@ -213,6 +224,11 @@ func (c *Client) detach(r *Request) {
 // Tick does what time alone brings about. It is called every few milliseconds; nothing depends on how regularly.
 func (c *Client) Tick() {
 	now := c.proxy.Now()
+	c.tick(now)
+	c.decideShadows(now)
+}
+
+func (c *Client) tick(now instant.Instant) {
 	c.release(now) // before those whose time is up take what is left
 	c.expire(now)
 	c.tendLeases(now)
@@ -268,7 +284,7 @@ func (c *Client) decideAway(now instant.Instant, r *Request) {
 	in.Away = true
 	out := admission.Step(now, in)
 	if out.Verdict == admission.Admit {
-		c.Admitted(now, g.keys)
+		c.admitted(now, g.keys)
 	}
 	c.conclude(now, r, out)
 }
@@ -282,12 +298,12 @@ func (c *Client) conclude(now instant.Instant, r *Request, out admission.Output)
 		out.Verdict = admission.Deny // there is no room to wait
 	}
 	c.detach(r)
-	c.listener.Decided(now, r, out)
+	c.decided(now, r, out)
 }
 
-// Admitted notes that a request was admitted on the spot. What was admitted without the store's consent is told to the
+// admitted notes that a request was admitted on the spot. What was admitted without the store's consent is told to the
 // store when it answers again; a lease that runs low or ends soon is followed by another one.
-func (c *Client) Admitted(now instant.Instant, keys []*Key) {
+func (c *Client) admitted(now instant.Instant, keys []*Key) {
 	for _, k := range keys {
 		c.took(now, k)
 		c.wish(now, k)

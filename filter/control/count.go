@@ -40,8 +40,8 @@ func (c *Client) recount(k *Key) {
 	c.countDue = min(c.countDue, k.countAfter)
 }
 
-// Recount notes that requests were denied by the count, which may be out of date.
-func (c *Client) Recount(now instant.Instant, keys []*Key) {
+// recountAll notes that requests were denied by the count, which may be out of date.
+func (c *Client) recountAll(now instant.Instant, keys []*Key) {
 	for _, k := range keys {
 		c.recount(k)
 	}

@@ -22,9 +22,8 @@ func newHeld() held {
 	return held{line: line{which: inLine}, groups: groups{held: true, byHash: map[uint64]*group{}}, due: instant.Never}
 }
 
-// Hold keeps a request of which Step has said Hold until its lease starts, in wait, and decides it then by
-// Listener.Decided. False: too many are held already.
-func (c *Client) Hold(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand, wait time.Duration) bool {
+// holdNew keeps a request of which Step has said Hold until its lease starts, in wait. False: too many are held already.
+func (c *Client) holdNew(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand, wait time.Duration) bool {
 	if c.held.line.n >= MaxHeld {
 		return false
 	}
@@ -76,6 +75,7 @@ func (c *Client) Release(now instant.Instant) {
 	if now >= c.held.due {
 		c.release(now)
 		c.flush(now)
+		c.decideShadows(now)
 	}
 }
 
@@ -141,7 +141,7 @@ func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 		}
 	}
 	c.held.remove(r)
-	c.listener.Decided(now, r, out)
+	c.decided(now, r, out)
 }
 
 // lookAhead notes in the demands of a request that waits for an answer what is held for those before it.

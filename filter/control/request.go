@@ -11,6 +11,11 @@ import (
 // forgotten. The zero value is ready.
 type Request struct {
 	Stream host.ContextID
+	// Shadows are the limits in shadow that it is under, to be decided once it is admitted.
+	Shadows []Shadow
+
+	// shadow is whose decision it stands for; nil for a request.
+	shadow *Shadow
 
 	group    *group
 	deadline instant.Instant // for the store's answer

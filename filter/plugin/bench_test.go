@@ -23,6 +23,8 @@ type bare struct {
 	last   host.CallID
 	body   []byte
 	path   string
+	// answered is the last call that lease has answered.
+	answered host.CallID
 }
 
 func (b *bare) Now() instant.Instant              { return b.clock }
@@ -88,6 +90,26 @@ func granted(version string) *fake.Reply {
 	return &reply
 }
 
+// lease answers the last call with all the units that it wants, as a lease, where it has not been answered yet.
+func (b *bare) lease(t testing.TB, f host.Plugin) {
+	if b.answered == b.last || b.path != "/sluice.v1.Control/Sync" {
+		return
+	}
+	b.answered = b.last
+	request, err := wire.ParseSyncRequest(b.body[wire.FrameHeader:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := wire.SyncResponse{PolicyVersion: request.PolicyVersion}
+	for _, ask := range request.Asks {
+		response.Results = append(response.Results, wire.AskResult{
+			Lease: "lease", Units: ask.Want, EndIn: time.Second, Limit: limit.MaxUnits, Window: time.Minute, Remaining: 900, Reset: time.Second,
+		})
+	}
+	reply := good(wire.AppendSyncResponse(nil, &response))
+	f.CallEnded(b.last, &reply)
+}
+
 func BenchmarkRequest(b *testing.B) {
 	b.Run("no limit binds", func(b *testing.B) {
 		p := shop("v1", limit.Deny, rate(1, time.Second))
@@ -124,6 +146,20 @@ func BenchmarkRequest(b *testing.B) {
 			f.ResponseHeaders(id)
 			f.Done(id)
 			proxy.clock = proxy.clock.Add(10 * time.Millisecond)
+		}
+	})
+	b.Run("lease, admitted on the spot", func(b *testing.B) {
+		p := shop("v1", limit.Deny, rate(limit.MaxUnits, time.Minute))
+		p.Limits[0].Mode = limit.Lease
+		proxy, f := running(b, configuration, p)
+		b.ReportAllocs()
+		for i := range b.N {
+			id := host.ContextID(i + 2)
+			f.RequestHeaders(id)
+			proxy.lease(b, f)
+			f.ResponseHeaders(id)
+			f.Done(id)
+			proxy.clock = proxy.clock.Add(10 * time.Microsecond)
 		}
 	})
 	b.Run("away, admitted locally", func(b *testing.B) {

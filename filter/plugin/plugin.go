@@ -1,8 +1,8 @@
 // Package plugin turns the proxy's callbacks into decisions: a request's headers into the limits that bind it, those into
 // a verdict, and the verdict into what the proxy is to do.
 //
-//	RequestHeaders → Binder.Bind → admission.Step → Proceed | Respond
-//	                                              → control.Ask, Pause → Decided → Continue | Respond
+//	RequestHeaders → Binder.Bind → Client.Decide → Proceed | Respond
+//	                                             → Pause … Decided → Continue | Respond
 package plugin
 
 import (
@@ -36,10 +36,7 @@ type Plugin struct {
 	nextTick instant.Instant
 	latest   *latest
 
-	streams host.Streams[stream]
-	// shadows wait to be decided before the callback returns; asking are those for which the store is asked.
-	shadows   []shadow
-	asking    map[*control.Request]shadow
+	streams   host.Streams[stream]
 	shadowLog shadowLog
 
 	// Space that is used again by every request.
@@ -55,21 +52,17 @@ type Plugin struct {
 type stream struct {
 	request control.Request
 	limits  []*ratefields.Limit
-	// shadows are the limits in shadow, to be decided when it is admitted; shadowed names those that would have denied it.
-	shadows  []shadow
+	// shadowed names the limits in shadow that would have denied it.
 	shadowed string
 	grpc     bool
-	// seen says that RequestHeaders is through with it: from then on the proxy is told of a decision by a call.
-	seen    bool
-	decided bool
-	out     admission.Output
+	out      admission.Output
 }
 
 // New gives a plugin that waits for Start.
 func New(proxy host.Proxy) host.Plugin { return newPlugin(proxy) }
 
 func newPlugin(proxy host.Proxy) *Plugin {
-	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, asking: map[*control.Request]shadow{}, shadowLog: shadowLog{}}
+	p := &Plugin{proxy: proxy, view: &view{proxy}, latest: &latest{}, shadowLog: shadowLog{}}
 	p.addField = func(name, value string) { p.fields = append(p.fields, host.Header{name, value}) }
 	p.addToResponse = proxy.AddResponseHeader
 	return p
@@ -113,7 +106,6 @@ func (p *Plugin) Tick() {
 		return
 	}
 	p.client.Tick()
-	p.decideShadows()
 	p.nextTick = p.proxy.Now().Add(p.tick)
 	if p.busy && p.tick != p.usualTick() {
 		p.setTick(p.usualTick())
@@ -127,7 +119,6 @@ func (p *Plugin) Tick() {
 func (p *Plugin) CallEnded(call host.CallID, reply host.Reply) {
 	if p.client != nil {
 		p.client.CallEnded(call, reply)
-		p.decideShadows()
 		p.tickInTime()
 	}
 }
@@ -160,15 +151,12 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	}
 	now := p.proxy.Now()
 	p.client.Release(now)
-	p.decideShadows()
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
 		return host.Proceed
 	}
-	action := p.decide(now, p.newStream(id))
-	p.decideShadows()
-	return action
+	return p.decide(now, p.newStream(id))
 }
 
 // withoutPolicy does what the configuration says while nobody knows what to limit. Nothing is held up for it: the service may
@@ -200,7 +188,7 @@ func (p *Plugin) gather(now instant.Instant, s *stream) bool {
 		}
 		e := p.keys.Get(now, b)
 		if b.Rule.Shadow {
-			s.shadows = append(s.shadows, shadow{s.request.Stream, b.Rule.Limit.Name, e.Key, b.Cost})
+			s.request.Shadows = append(s.request.Shadows, control.Shadow{Stream: s.request.Stream, Key: e.Key, Cost: b.Cost})
 			continue
 		}
 		s.limits = append(s.limits, e.Told)
@@ -216,35 +204,13 @@ func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
 		s.grpc = p.isGRPC()
 		return p.conclude(s, admission.Blocked(len(s.limits)-1))
 	}
-	in := p.client.Input(p.demands)
-	in.Since = now
-	out := admission.Step(now, in)
-	if out.Verdict != admission.Admit {
+	out, decided := p.client.Decide(now, &s.request, p.bound, p.demands)
+	if !decided || out.Verdict != admission.Admit {
 		s.grpc = p.isGRPC()
 	}
-	if out.Verdict == admission.Ask {
-		if p.client.Ask(now, &s.request, p.bound, p.demands) {
-			if !s.decided {
-				s.seen = true
-				return host.Pause
-			}
-			return p.conclude(s, s.out)
-		}
-		in.Away, in.Again = true, true
-		out = admission.Step(now, in)
-	}
-	if out.Verdict == admission.Hold {
-		if p.client.Hold(now, &s.request, p.bound, p.demands, out.RetryAfter) {
-			s.seen = true
-			p.tickInTime()
-			return host.Pause
-		}
-		out.Verdict = admission.Deny // there is no room to wait
-	}
-	if out.Verdict == admission.Admit {
-		p.client.Admitted(now, p.bound)
-	} else if out.Source == admission.FromCount {
-		p.client.Recount(now, p.bound)
+	if !decided {
+		p.tickInTime()
+		return host.Pause
 	}
 	return p.conclude(s, out)
 }
@@ -284,18 +250,9 @@ func (p *Plugin) isGRPC() bool {
 }
 
 // Decided ends a pause.
-func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.Output) {
-	if s, is := p.asking[r]; is {
-		delete(p.asking, r)
-		p.shadowDecided(now, s, out)
-		return
-	}
+func (p *Plugin) Decided(_ instant.Instant, r *control.Request, out admission.Output) {
 	s := p.streams.Get(r.Stream)
 	if s == nil || &s.request != r {
-		return
-	}
-	if !s.seen {
-		s.decided, s.out = true, out // before RequestHeaders has returned
 		return
 	}
 	if p.conclude(s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
@@ -309,7 +266,6 @@ func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
 	p.meters.decided(out)
 	if out.Verdict == admission.Admit {
 		s.out = out
-		p.shadows = append(p.shadows, s.shadows...)
 		return host.Proceed
 	}
 	p.deny(s.request.Stream, s.limits, s.grpc, out)
@@ -383,8 +339,8 @@ func (p *Plugin) dropStream(id host.ContextID) {
 	for i := range s.limits {
 		s.limits[i] = nil
 	}
-	clear(s.shadows)
-	*s = stream{limits: s.limits[:0], shadows: s.shadows[:0]}
+	clear(s.request.Shadows)
+	*s = stream{limits: s.limits[:0], request: control.Request{Shadows: s.request.Shadows[:0]}}
 	p.streams.Remove(id)
 }
 

@@ -10,59 +10,11 @@ import (
 	"sluice/shared/instant"
 )
 
-// shadow is a limit in shadow that an admitted request is under. It is decided once the limits in force have admitted the
-// request, by itself and as if it were in force, and charged if it admits; the request goes on whatever comes of it.
-type shadow struct {
-	stream host.ContextID
-	limit  string
-	key    *control.Key
-	cost   int64
-}
-
-// shadowShare is which part of the requests that may wait at once, one in so many, may wait for the sake of a shadow: those
-// that are really held up need the room.
-const shadowShare = 4
-
 // shadowHeader tells a client which limits in shadow would have denied its request.
 const shadowHeader = "x-sluice-shadow"
 
-// decideShadows decides what has been admitted since it was called last, now that nothing else goes on in the client.
-func (p *Plugin) decideShadows() {
-	if len(p.shadows) == 0 {
-		return
-	}
-	now := p.proxy.Now()
-	for next := 0; next < len(p.shadows); { // an ask that cannot be made may decide others, and add to them
-		s := p.shadows[next]
-		next++
-		p.decideShadow(now, s)
-	}
-	clear(p.shadows)
-	p.shadows = p.shadows[:0]
-}
-
-func (p *Plugin) decideShadow(now instant.Instant, s shadow) {
-	p.bound = append(p.bound[:0], s.key)
-	p.demands = append(p.demands[:0], s.key.Demand(s.cost))
-	in := p.client.Input(p.demands)
-	out := admission.Step(now, in)
-	if out.Verdict == admission.Ask {
-		if p.askShadow(now, s) {
-			return
-		}
-		in.Away, in.Again = true, true
-		out = admission.Step(now, in)
-	}
-	if out.Verdict == admission.Admit {
-		p.client.Admitted(now, p.bound)
-	} else if out.Source == admission.FromCount {
-		p.client.Recount(now, p.bound)
-	}
-	p.shadowDecided(now, s, out)
-}
-
-// shadowDecided counts a shadow's verdict, logs a denial, and shows it where the policy says so and it comes in time.
-func (p *Plugin) shadowDecided(now instant.Instant, s shadow, out admission.Output) {
+// ShadowDecided counts a shadow's verdict, logs a denial, and shows it where the policy says so and it comes in time.
+func (p *Plugin) ShadowDecided(now instant.Instant, s control.Shadow, out admission.Output) {
 	if !p.meters.shadowed(out) {
 		return
 	}
@@ -74,29 +26,15 @@ func (p *Plugin) shadowDecided(now instant.Instant, s shadow, out admission.Outp
 	}
 }
 
-// askShadow asks the store as for a request that is paused, with nobody waiting.
-func (p *Plugin) askShadow(now instant.Instant, s shadow) bool {
-	if len(p.asking) >= max(1, p.config.MaxPaused/shadowShare) {
-		return false
-	}
-	r := &control.Request{Stream: s.stream}
-	p.asking[r] = s // before the ask, which may be answered before it returns
-	if !p.client.Ask(now, r, p.bound, p.demands) {
-		delete(p.asking, r)
-		return false
-	}
-	return true
-}
-
 // note has the answer to a request name a limit.
-func (p *Plugin) note(s shadow) {
-	stream := p.streams.Get(s.stream)
+func (p *Plugin) note(s control.Shadow) {
+	stream := p.streams.Get(s.Stream)
 	switch {
 	case stream == nil:
 	case stream.shadowed == "":
-		stream.shadowed = s.limit
+		stream.shadowed = s.Key.Ref.Limit
 	default:
-		stream.shadowed += ", " + s.limit
+		stream.shadowed += ", " + s.Key.Ref.Limit
 	}
 }
 
@@ -117,17 +55,18 @@ type shadowLogged struct {
 
 // line gives the line about a denial; empty: not now. The key stands in it as it does in the store: escaped, and of what is
 // hashed there is only the hash.
-func (l shadowLog) line(now instant.Instant, s shadow, out admission.Output) string {
-	logged, known := l[s.limit]
+func (l shadowLog) line(now instant.Instant, s control.Shadow, out admission.Output) string {
+	name := s.Key.Ref.Limit
+	logged, known := l[name]
 	if logged.count++; known && now < logged.next {
-		l[s.limit] = logged
+		l[name] = logged
 		return ""
 	}
 	if !known && !l.room(now) {
 		return ""
 	}
-	l[s.limit] = shadowLogged{next: now.Add(shadowLogPause)}
-	line := "sluice: limit " + s.limit + " in shadow would have denied key " + s.key.Ref.Key
+	l[name] = shadowLogged{next: now.Add(shadowLogPause)}
+	line := "sluice: limit " + name + " in shadow would have denied key " + s.Key.Ref.Key
 	if out.Rate.Window != 0 {
 		line += ", over " + out.Rate.String()
 	}

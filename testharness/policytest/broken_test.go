@@ -107,9 +107,10 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 		{
 			name: "charges a limit in shadow for what is denied", test: "TestScenarios/fake/shadow", says: "want 200",
-			patches: []patch{{
-				"filter/plugin/plugin.go", "\tp.meters.decided(out)\n", "\tp.meters.decided(out)\n\tp.shadows = append(p.shadows, s.shadows...)\n",
-			}},
+			patches: []patch{
+				{"filter/control/decide.go", "\tif is && out.Verdict == admission.Admit {\n\t\tc.shadows", "\tif is {\n\t\tc.shadows"},
+				{"filter/control/decide.go", "\tif out.Verdict == admission.Admit {\n\t\tc.shadows", "\tif true {\n\t\tc.shadows"},
+			},
 		},
 		{
 			name: "lets in who is allowed and blocked", test: "TestScenarios/fake/block-allow", says: "want 403",
