@@ -129,6 +129,9 @@ type Store interface {
 	Reset(ctx context.Context, key Key) error
 	// Connected notes that a worker of the domain is there, for ttl, and gives its share.
 	Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (Share, error)
+	// Exchange keeps what a replica of the domain's service says, for ttl or until it says something else, and gives what the
+	// others say, in any order. It is not counted by and says nothing of keys.
+	Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error)
 	// Ping says whether the store answers.
 	Ping(ctx context.Context) error
 	Close() error

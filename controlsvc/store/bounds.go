@@ -31,6 +31,9 @@ const (
 	MaxPresence = 24 * time.Hour
 	// MaxWorkers is how many workers of one domain are told apart. Those beyond are told the share of one more.
 	MaxWorkers = 1 << 16
+	// MaxSays is how many bytes a replica may say to the others, and MaxReplicas how many of one domain may say something.
+	MaxSays     = 256 << 10
+	MaxReplicas = 64
 )
 
 // algorithms are those that every store has.
@@ -113,6 +116,14 @@ func CheckConnected(domain string, ttl time.Duration) error {
 		return fmt.Errorf("ttl %v: expected %v to %v", ttl, time.Millisecond, MaxPresence)
 	}
 	return nil
+}
+
+// CheckExchange says what is wrong with what a replica says, if anything.
+func CheckExchange(domain string, says []byte, ttl time.Duration) error {
+	if len(says) > MaxSays {
+		return fmt.Errorf("a replica says %d bytes: expected at most %d", len(says), MaxSays)
+	}
+	return CheckConnected(domain, ttl)
 }
 
 // CheckKey says what is wrong with a key, if anything.

@@ -135,10 +135,14 @@ func (s slow) Connected(context.Context, string, uint64, time.Duration) (authori
 	return authority.Share{}, s.take()
 }
 
+func (s slow) Exchange(context.Context, string, uint64, []byte, time.Duration) ([][]byte, error) {
+	return nil, s.take()
+}
+
 func TestStoreIsMeasured(t *testing.T) {
 	m := telemetry.NewMetrics()
 	var now instant.Instant
-	s := m.Store(slow{now: &now}, func() instant.Instant { return now })
+	s := m.Store(slow{now: &now}, func() instant.Instant { return now }, nil)
 	ctx := t.Context()
 	s.Reserve(ctx, nil)
 	s.Settle(ctx, nil)
@@ -146,7 +150,8 @@ func TestStoreIsMeasured(t *testing.T) {
 	s.Record(ctx, nil)
 	_, peek := s.Peek(ctx, authority.Key{})
 	_, connected := s.Connected(ctx, "shop", 1, time.Second)
-	for _, err := range []error{peek, connected, s.Reset(ctx, authority.Key{}), s.Ping(ctx)} {
+	_, exchange := s.Exchange(ctx, "shop", 1, nil, time.Second)
+	for _, err := range []error{peek, connected, exchange, s.Reset(ctx, authority.Key{}), s.Ping(ctx)} {
 		if !errors.Is(err, errSlow) {
 			t.Errorf("error %v; want the store's", err)
 		}
@@ -167,7 +172,7 @@ func TestStoreIsMeasured(t *testing.T) {
 func TestBoundedStoreIsCounted(t *testing.T) {
 	m := telemetry.NewMetrics()
 	clock := func() instant.Instant { return 1 }
-	s := m.Store(memory.New(clock, 2), clock)
+	s := m.Store(memory.New(clock, 2), clock, nil)
 	for i := range 5 {
 		out := s.Reserve(t.Context(), []authority.Reserve{{
 			Key: authority.Key{

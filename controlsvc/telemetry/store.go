@@ -14,14 +14,17 @@ import (
 type operation struct {
 	latency prometheus.Observer
 	errors  prometheus.Counter
+	awaited bool // requests wait for it
 }
 
 // measured is a store whose calls are timed and whose failures are counted.
 type measured struct {
 	authority.Store
 
-	now                                                           func() instant.Instant
-	reserve, settle, cancel, record, peek, reset, connected, ping operation
+	now  func() instant.Instant
+	took func(time.Duration)
+
+	reserve, settle, cancel, record, peek, reset, connected, exchange, ping operation
 }
 
 // Bounded is a store that has room for so many keys, and forgets the one used longest ago where another one comes.
@@ -32,9 +35,12 @@ type Bounded interface {
 	Evicted() int64
 }
 
-// Store gives the store with its calls measured, by a clock that never steps back. Where the store is Bounded its keys are
-// counted too; that may be once.
-func (m *Metrics) Store(store authority.Store, now func() instant.Instant) authority.Store {
+// Store gives the store with its calls measured, by a clock that never steps back. What those took that requests wait for is
+// told to took, which may be nil. Where the store is Bounded its keys are counted too; that may be once.
+func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took func(time.Duration)) authority.Store {
+	if took == nil {
+		took = func(time.Duration) {}
+	}
 	if bounded, is := store.(Bounded); is {
 		m.registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -47,12 +53,12 @@ func (m *Metrics) Store(store authority.Store, now func() instant.Instant) autho
 		)
 	}
 	of := func(name string) operation {
-		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name)}
+		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name), name == "reserve"}
 	}
 	return &measured{
-		Store: store, now: now,
+		Store: store, now: now, took: took,
 		reserve: of("reserve"), settle: of("settle"), cancel: of("cancel"), record: of("record"),
-		peek: of("peek"), reset: of("reset"), connected: of("connected"), ping: of("ping"),
+		peek: of("peek"), reset: of("reset"), connected: of("connected"), exchange: of("exchange"), ping: of("ping"),
 	}
 }
 
@@ -60,8 +66,12 @@ func (m *Metrics) Store(store authority.Store, now func() instant.Instant) autho
 func (s *measured) begin(o operation) func(failed int) {
 	began := s.now()
 	return func(failed int) {
-		o.latency.Observe(s.now().Sub(began).Seconds())
+		took := s.now().Sub(began)
+		o.latency.Observe(took.Seconds())
 		o.errors.Add(float64(failed))
+		if o.awaited {
+			s.took(took)
+		}
 	}
 }
 
@@ -118,6 +128,13 @@ func (s *measured) Connected(ctx context.Context, domain string, worker uint64, 
 	share, err := s.Store.Connected(ctx, domain, worker, ttl)
 	end(failures(err))
 	return share, err
+}
+
+func (s *measured) Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error) {
+	end := s.begin(s.exchange)
+	others, err := s.Store.Exchange(ctx, domain, replica, says, ttl)
+	end(failures(err))
+	return others, err
 }
 
 func (s *measured) Ping(ctx context.Context) error {

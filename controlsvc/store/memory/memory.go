@@ -26,6 +26,7 @@ type Store struct {
 	evicted atomic.Int64
 	closed  atomic.Bool
 	workers workers
+	sayings sayings
 }
 
 var _ authority.Store = (*Store)(nil)
@@ -154,6 +155,18 @@ func (s *Store) Connected(ctx context.Context, domain string, worker uint64, ttl
 		return authority.Share{}, fmt.Errorf("connected: %w", err)
 	}
 	return share, nil
+}
+
+// Exchange implements authority.Store.
+func (s *Store) Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error) {
+	if err := s.check(ctx, store.CheckExchange(domain, says, ttl)); err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	others, err := s.sayings.exchange(domain, replica, says, s.now(), ttl)
+	if err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	return others, nil
 }
 
 // Ping implements authority.Store.

@@ -8,6 +8,7 @@
 //	sluice:{NAME}:ALGORITHM:WINDOW:g     the grants that may come back, where the count is not of charges
 //	sluice:{workers:DOMAIN}              the workers that are connected, and
 //	sluice:{workers:DOMAIN}:rank         the same, in order
+//	sluice:{replicas:DOMAIN}             what the service's replicas say to each other
 //	sluice:{primary}                     which server is the primary, and since when; only with a QuietPeriod
 //
 // and everything but the last has a time to live. NAME ends at the last brace, so no two names share a key; a name with a
@@ -35,6 +36,7 @@ type Store struct {
 	client     goredis.UniversalClient
 	algorithms map[limit.Algorithm]*algorithm
 	workers    script
+	exchange   script
 	lanes      lanes
 	quiet      *quiet                               // nil: it is never quiet
 	after      func(time.Duration) <-chan time.Time // nil: no second try
@@ -44,7 +46,10 @@ var _ authority.Store = (*Store)(nil)
 
 // newStore gives a store whose scripts' sources are changed; see asItIs.
 func newStore(client goredis.UniversalClient, change func(source string) string) *Store {
-	return &Store{client: client, algorithms: newAlgorithms(change), workers: newScript(change(workersSource))}
+	return &Store{
+		client: client, algorithms: newAlgorithms(change),
+		workers: newScript(change(workersSource)), exchange: newScript(change(exchangeSource)),
+	}
 }
 
 // batch collects the operations that can be executed, and remembers which those were.
@@ -244,6 +249,33 @@ func (s *Store) Connected(ctx context.Context, domain string, worker uint64, ttl
 		return authority.Share{}, fmt.Errorf("connected: %w", err)
 	}
 	return authority.Share{Workers: uint32(numbers[0]), Rank: uint32(numbers[1])}, nil
+}
+
+// Exchange implements authority.Store.
+func (s *Store) Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error) {
+	if err := store.CheckExchange(domain, says, ttl); err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	answers, errs := s.run(ctx, []invocation{{
+		script: &s.exchange, keys: []string{"sluice:{replicas:" + domain + "}"},
+		args: []any{fmt.Sprintf("%016x", replica), says, ttl.Microseconds(), store.MaxReplicas},
+	}})
+	if errs[0] != nil {
+		return nil, fmt.Errorf("exchange: %w", errs[0])
+	}
+	list, is := answers[0].([]any)
+	if !is {
+		return nil, fmt.Errorf("exchange: the script answered %T, want a list", answers[0])
+	}
+	others := make([][]byte, 0, len(list))
+	for _, one := range list {
+		text, is := one.(string)
+		if !is {
+			return nil, fmt.Errorf("exchange: the script answered a list with %T, want text", one)
+		}
+		others = append(others, []byte(text))
+	}
+	return others, nil
 }
 
 // Ping implements authority.Store. Of a cluster, every master must answer.

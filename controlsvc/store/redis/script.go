@@ -44,6 +44,9 @@ var divideSource string
 //go:embed workers.lua
 var workersSource string
 
+//go:embed exchange.lua
+var exchangeSource string
+
 // algorithm is how one algorithm keeps a window.
 type algorithm struct {
 	script script

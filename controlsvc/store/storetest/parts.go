@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store"
 	"sluice/shared/limit"
 )
 
@@ -350,6 +352,54 @@ func testWorkers(t *testing.T, h Harness) {
 	connected("shop", 9, authority.Share{Workers: 1, Rank: 0})
 }
 
+// testReplicas: each hears what the others of its domain said last, for as long as that holds.
+func testReplicas(t *testing.T, h Harness) {
+	t.Helper()
+	ctx := context.Background()
+	exchange := func(domain string, replica uint64, says string, ttl time.Duration, want ...string) {
+		t.Helper()
+		others, err := h.Store.Exchange(ctx, domain, replica, []byte(says), ttl)
+		var got []string
+		for _, one := range others {
+			got = append(got, string(one))
+		}
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s's replica %d hears %q, %v; want %q", domain, replica, got, err, want)
+		}
+	}
+	exchange("shop", 7, "a:\x00\xff", 10*sec)
+	exchange("shop", 1<<63, "", 20*sec, "a:\x00\xff")
+	exchange("shop", 7, "b", 10*sec, "")
+	exchange("shop", 9, "c", 30*sec, "", "b")
+	exchange("shop}", 7, "elsewhere", 10*sec)
+	large := strings.Repeat("x", store.MaxSays)
+	exchange("}", 1, large, 10*sec)
+	exchange("}", 2, "d", 10*sec, large)
+	if _, err := h.Store.Exchange(ctx, "shop", 8, []byte(large+"x"), sec); err == nil {
+		t.Error("more than there is room for is taken")
+	}
+	if _, err := h.Store.Exchange(ctx, "", 8, nil, sec); err == nil {
+		t.Error("no domain is one")
+	}
+	if _, err := h.Store.Exchange(ctx, "shop", 8, nil, 0); err == nil {
+		t.Error("something is kept for no time")
+	}
+	for i := range store.MaxReplicas { // the memory store counts those of all domains
+		_, _ = h.Store.Exchange(ctx, "many", uint64(i+1), []byte("e"), 10*sec)
+	}
+	if _, err := h.Store.Exchange(ctx, "many", 1000, []byte("e"), 10*sec); err == nil {
+		t.Error("any number of replicas may say something")
+	}
+	if !h.needsClock(t) {
+		return
+	}
+	h.Advance(10 * sec)
+	exchange("shop", 1<<63, "f", 20*sec, "c")
+	h.Advance(20 * sec)
+	exchange("shop", 7, "g", 10*sec)
+}
+
 // testEnded: too late is too late, and says so.
 func testEnded(t *testing.T, h Harness) {
 	t.Helper()
@@ -366,6 +416,8 @@ func testEnded(t *testing.T, h Harness) {
 	_, err := h.Store.Peek(ctx, k)
 	errs = append(errs, err, h.Store.Reset(ctx, k), h.Store.Ping(ctx))
 	_, err = h.Store.Connected(ctx, "shop", 1, sec)
+	errs = append(errs, err)
+	_, err = h.Store.Exchange(ctx, "shop", 1, nil, sec)
 	errs = append(errs, err)
 	for i, err := range errs {
 		if !errors.Is(err, authority.ErrUnavailable) {

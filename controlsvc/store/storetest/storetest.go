@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		})
 	}
 	t.Run("workers", func(t *testing.T) { testWorkers(t, open(t)) })
+	t.Run("replicas", func(t *testing.T) { testReplicas(t, open(t)) })
 }
 
 // run runs what is tested of each algorithm.
