@@ -30,6 +30,8 @@ type Observer interface {
 	RolledBack(grants int)
 	// Leaked counts charges that could not be taken back and are left to run out of their windows.
 	Leaked(charges int)
+	// Called notes that a worker called, which version of the policy it decides by, and how many asks its call has.
+	Called(worker uint64, version string, asks int)
 	// Reported hands over what a worker has decided, each report once. It is not written to any more.
 	Reported(worker uint64, report *wire.Report)
 }
@@ -89,6 +91,7 @@ type nobody struct{}
 func (nobody) Decided(string, int64, int64, int64) {}
 func (nobody) RolledBack(int)                      {}
 func (nobody) Leaked(int)                          {}
+func (nobody) Called(uint64, string, int)          {}
 func (nobody) Reported(uint64, *wire.Report)       {}
 
 // SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
@@ -120,6 +123,7 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	if err := check(request); err != nil {
 		return nil, err
 	}
+	a.config.Observer.Called(request.WorkerID, request.PolicyVersion, len(request.Asks))
 	response := &wire.SyncResponse{PolicyVersion: book.policy.Version, Reported: a.take(request.WorkerID, request.Report)}
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {

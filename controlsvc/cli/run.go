@@ -22,6 +22,9 @@ import (
 	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
 	"sluice/controlsvc/telemetry"
+	"sluice/controlsvc/traffic"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
 )
 
 // Bounds on what callers may hold open.
@@ -36,9 +39,11 @@ type serving struct {
 	options   options
 	logger    *slog.Logger
 	metrics   *telemetry.Metrics
+	traffic   *traffic.Traffic
 	authority *authority.Authority
 	replica   *replica.Replica
 	readiness *readiness
+	store     authority.Store
 	rpc       *rpc.Server
 	http      *http.Server
 }
@@ -72,11 +77,11 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	defer func() { err = errors.Join(err, raw.Close()) }()
 
 	metrics := telemetry.NewMetrics()
-	store := metrics.Store(raw.Store, p.Now)
-	s := &serving{options: o, logger: logger, metrics: metrics}
-	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: metrics})
-	s.authority.SetPolicy(loaded)
-	metrics.Policy(loaded)
+	seen := traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()})
+	store := metrics.Store(raw.Store, p.Now, seen.Stored)
+	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, store: store}
+	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen}})
+	s.setPolicy(loaded)
 	s.readiness = &readiness{authority: s.authority, store: store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
@@ -122,6 +127,9 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 	deciding, decided := context.WithCancel(context.WithoutCancel(ctx)) // until nobody asks any more
 	defer decided()
 	all.Go(func() { s.replica.Run(deciding, p.After) })
+	if s.options.store != memoryStore { // which has no other replica
+		all.Go(func() { s.traffic.Share(attended, s.store, s.logger, p.After) })
+	}
 	all.Go(func() { s.readiness.attend(attended, p.After, s.rpc.SetServing) })
 	all.Go(func() {
 		err := policyfile.Watch(attended, s.options.policy, p.After, func() {
@@ -180,6 +188,30 @@ func (s *serving) stop(ctx context.Context) error {
 	return err
 }
 
+// setPolicy puts a policy in force.
+func (s *serving) setPolicy(p *policy.Policy) {
+	s.metrics.Policy(p) // first, so that what is decided under it has its series
+	s.traffic.SetPolicy(p)
+	s.authority.SetPolicy(p)
+}
+
+// observer has the authority seen by the metrics and by what people look at.
+type observer struct {
+	*telemetry.Metrics
+
+	traffic *traffic.Traffic
+}
+
+func (o observer) Called(worker uint64, version string, asks int) {
+	o.Metrics.Called(worker, version, asks)
+	o.traffic.Called(worker, version)
+}
+
+func (o observer) Reported(worker uint64, report *wire.Report) {
+	o.Metrics.Reported(worker, report)
+	o.traffic.Reported(worker, report)
+}
+
 // reload puts what the policy file says now in force; a file that is invalid changes nothing.
 func (s *serving) reload() {
 	loaded, err := policyfile.Load(s.options.policy)
@@ -191,8 +223,7 @@ func (s *serving) reload() {
 		s.metrics.Reloaded(telemetry.ReloadUnchanged)
 		s.logger.Info("the policy is as it was", "version", loaded.Version)
 	default:
-		s.authority.SetPolicy(loaded)
-		s.metrics.Policy(loaded)
+		s.setPolicy(loaded)
 		s.metrics.Reloaded(telemetry.ReloadApplied)
 		s.logger.Info("policy in force", "version", loaded.Version, "limits", len(loaded.Limits))
 	}

@@ -232,6 +232,9 @@ func (m *Metrics) RolledBack(grants int) { m.rollbacks.Add(float64(grants)) }
 // Leaked counts charges that could not be taken back.
 func (m *Metrics) Leaked(charges int) { m.leaked.Add(float64(charges)) }
 
+// Called takes what is known of a worker's call.
+func (m *Metrics) Called(uint64, string, int) {}
+
 // Reported takes what a worker has decided.
 func (m *Metrics) Reported(uint64, *wire.Report) {}
 

@@ -1,0 +1,77 @@
+package traffic
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	// shareEvery is how often a replica tells the others what it knows.
+	shareEvery = 3 * time.Second
+	// shareWithin bounds one exchange.
+	shareWithin = 2 * time.Second
+	// othersKept is for how long what the other replicas told is shown; they tell it again well before.
+	othersKept = 15 * time.Second
+)
+
+// Board is where replicas tell each other what they know.
+type Board interface {
+	// Exchange keeps what a replica of the domain says, for ttl, and gives what the others say.
+	Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error)
+}
+
+// Share tells the other replicas what this one knows, and hears what they do, until the context ends.
+func (t *Traffic) Share(ctx context.Context, board Board, logger *slog.Logger, after func(time.Duration) <-chan time.Time) {
+	failing := false
+	for {
+		err := t.exchange(ctx, board)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			logger.Warn("what other replicas know is not shown", "why", err.Error())
+		case err == nil && failing:
+			logger.Info("what other replicas know is shown again")
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-after(shareEvery):
+		}
+	}
+}
+
+// exchange tells and hears once.
+func (t *Traffic) exchange(ctx context.Context, board Board) error {
+	ctx, cancel := context.WithTimeout(ctx, shareWithin)
+	defer cancel()
+	t.mu.Lock()
+	p := t.policy
+	t.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	says, err := t.state(t.config.Now(), spans[:]...).pack()
+	if err != nil {
+		return err
+	}
+	told, err := board.Exchange(ctx, p.Domain, t.config.Replica, says, othersKept)
+	if err != nil {
+		return err
+	}
+	var others []state
+	for _, one := range told {
+		other, problem := unpack(one)
+		if problem != nil {
+			err = problem // the others are shown all the same
+			continue
+		}
+		others = append(others, other)
+	}
+	t.mu.Lock()
+	t.others, t.heard = others, t.config.Now()
+	t.mu.Unlock()
+	return err
+}
