@@ -50,7 +50,8 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 	results := make([]wire.AskResult, len(request.Asks))
 	groups := gather(book, request.Asks, results)
 	call := callName(request.WorkerID, request.CallID)
-	a.reserve(ctx, request.WorkerID, call, groups, results)
+	who := asker{request.WorkerID, min(request.Round, maxRound)}
+	a.reserve(ctx, who, call, groups, results)
 	var again []*group
 	for _, g := range groups {
 		if g.retry && ctx.Err() == nil {
@@ -58,7 +59,7 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 		}
 	}
 	if len(again) > 0 {
-		a.reserve(ctx, request.WorkerID, call, again, results)
+		a.reserve(ctx, who, call, again, results)
 	}
 	for _, g := range groups {
 		a.observe(g, results)
@@ -131,7 +132,7 @@ func validAsk(ask *wire.Ask, mode limit.Mode) bool {
 
 // reserve makes one attempt for what the groups still want: it reserves on every key, takes back what went beyond the
 // requests that every key granted, and writes the results.
-func (a *Authority) reserve(ctx context.Context, worker uint64, call string, groups []*group, results []wire.AskResult) {
+func (a *Authority) reserve(ctx context.Context, who asker, call string, groups []*group, results []wire.AskResult) {
 	// Drawn anew for each attempt, and where a call arrives twice: a cancel of the earlier one's may still be under way.
 	parts := strconv.FormatUint(a.config.Random(), 16)
 	now := a.config.Now()
@@ -149,7 +150,7 @@ func (a *Authority) reserve(ctx context.Context, worker uint64, call string, gro
 			m := &g.members[i]
 			m.part = parts + "." + strconv.Itoa(m.ask)
 			m.entry = a.contests.enter(m.key.Name, len(g.members) > 1)
-			a.plan(now, worker, g, m)
+			a.plan(now, who, g, m)
 			if m.plan.want > 0 {
 				operations = append(operations, m)
 			}
@@ -189,7 +190,7 @@ func (a *Authority) reserve(ctx context.Context, worker uint64, call string, gro
 }
 
 // plan decides what to ask of the store for a member.
-func (a *Authority) plan(now instant.Instant, worker uint64, g *group, m *member) {
+func (a *Authority) plan(now instant.Instant, who asker, g *group, m *member) {
 	paused := g.wanted * m.cost
 	m.reserved = Reserved{}
 	m.plan = plan{want: paused, least: m.cost}
@@ -197,10 +198,10 @@ func (a *Authority) plan(now instant.Instant, worker uint64, g *group, m *member
 		return
 	}
 	if !m.strict {
-		m.plan = a.sizing.plan(m.key, now, worker, paused, m.ahead, m.cost)
+		m.plan = a.sizing.plan(m.key, now, who, paused, m.ahead, m.cost)
 	}
 	if wait := m.limit.MaxWait; wait > 0 {
-		m.plan = a.sizing.held(m.plan, m.key, now, wait, paused, m.cost)
+		m.plan = a.sizing.held(m.plan, m.key, now, who, wait, paused, m.cost)
 	}
 	if len(g.members) > 1 {
 		m.plan.least = m.cost // what another limit needs as well must not wait for a batch

@@ -16,7 +16,7 @@ const (
 	// knows yet when it will be spent. Only where everything that is waited for was spent and settled before, with a max_wait
 	// of less than W/longWait, does that not matter.
 	heldShare  = 40
-	minHeldTTL = 10 * time.Millisecond
+	minHeldTTL = 8 * time.Millisecond
 	maxHeldTTL = time.Second
 	longWait   = 2
 	// driftShare is for what two clocks may differ by until it starts.
@@ -33,7 +33,7 @@ func heldFor(key Key, rate limit.Rate) time.Duration {
 
 // held makes a plan one for a limit that holds its requests back for up to wait. Where units are scarce a worker is given at
 // most a fair share of what becomes free in that time.
-func (s *sizing) held(p plan, key Key, now instant.Instant, wait time.Duration, paused, cost int64) plan {
+func (s *sizing) held(p plan, key Key, now instant.Instant, who asker, wait time.Duration, paused, cost int64) plan {
 	if paused == 0 {
 		p.horizon = 0
 		return p
@@ -49,7 +49,7 @@ func (s *sizing) held(p plan, key Key, now instant.Instant, wait time.Duration, 
 		return p
 	}
 	if p.ttl == 0 || wait >= rate.Window/longWait {
-		p.ttl = clamp(heldFor(key, rate)/heldShare, minHeldTTL, maxHeldTTL) + wait/driftShare
+		p.ttl = clamp(heldFor(key, rate)/heldShare, minHeldTTL+who.round, maxHeldTTL+who.round) + wait/driftShare
 		p.ttl = p.ttl.Truncate(time.Microsecond) // as stores count
 	}
 	freed := int64(float64(rate.Units) * min(1, float64(wait)/float64(rate.Window)))

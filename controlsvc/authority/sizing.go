@@ -15,6 +15,7 @@ import (
 const (
 	// A lease lasts from W/shortTTL, where little is free, to W/longTTL, where all is; and within [minTTL, maxTTL]. Where
 	// little is free a worker spends it in about half of that: units that are left over at its end lay idle for all of it.
+	// The bounds are for the time at the worker: its way to the service comes on top.
 	shortTTL = 5
 	longTTL  = 2
 	minTTL   = 20 * time.Millisecond
@@ -34,6 +35,8 @@ const (
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
 	activeFor = 30 * time.Second
+	// maxRound bounds what a worker's way to the service may add to a lease.
+	maxRound = time.Second
 	// maxSized and maxActive bound what is remembered: keys, and workers of one key.
 	maxSized  = 65_536
 	maxActive = 4096
@@ -64,6 +67,12 @@ type sized struct {
 	lastSwept instant.Instant
 }
 
+// asker is a worker, and how long an answer takes it: for so long a lease cannot be spent.
+type asker struct {
+	worker uint64
+	round  time.Duration
+}
+
 // plan is how much to ask of the store for one ask, and on which terms. Of least or more units the store gives what there
 // is; a lease of fewer is not worth a call.
 type plan struct {
@@ -83,12 +92,12 @@ func (s *sizing) of(name string) *sized {
 // plan sizes a lease for a worker whose paused requests need so many units, and that expects to spend so many on top; each
 // request costs cost. Without anything on top, or where a share of what is free is less than the paused requests need, it
 // is a strict charge for those alone.
-func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead, cost int64) plan {
+func (s *sizing) plan(key Key, now instant.Instant, who asker, paused, ahead, cost int64) plan {
 	strict := plan{want: paused, least: cost}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.of(key.Name)
-	workers := k.workers(now, worker, key.Rates)
+	workers := k.workers(now, who.worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
 	horizon := min(rate.Window/horizonShare, maxHorizon)
 	if tooSmall(rate) {
@@ -102,7 +111,7 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 		}
 		headroom := min(1, 2*float64(free)/float64(rate.Most()))
 		ttl := rate.Window/shortTTL + time.Duration(headroom*float64(rate.Window/longTTL-rate.Window/shortTTL))
-		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL, maxTTL), horizon: 0}
+		return plan{want: want, least: cost, ttl: clamp(ttl, minTTL+who.round, maxTTL+who.round), horizon: 0}
 	}
 	batch := min(max(cost+rate.Units/(batchShare*workers), 2*cost), paused+ahead, rate.Most()/2)
 	batch -= batch % cost
@@ -110,7 +119,7 @@ func (s *sizing) plan(key Key, now instant.Instant, worker uint64, paused, ahead
 		return strict
 	}
 	want := min(max(batch, free/(2*workers)), paused+ahead)
-	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL, maxTTL), horizon: horizon}
+	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL+who.round, maxTTL+who.round), horizon: horizon}
 }
 
 // tooSmall says whether a token bucket has no room for leases: half of it flows in sooner than a lease lasts. What the store

@@ -72,7 +72,9 @@ func TestSizing(t *testing.T) {
 		// What the worker wants: units for paused requests and on top, each request at a cost; 0: 1.
 		paused, ahead, cost int64
 		strict, deny, group bool
-		want                []terms
+		// round is how long an answer takes the worker, wait the limit's max_wait.
+		round, wait time.Duration
+		want        []terms
 	}{
 		{name: "unknown, all is free", rates: thousand, free: -1, paused: 1, ahead: 1000, want: []terms{{500, 1, 500 * ms, 0}}},
 		{name: "no more than is wanted", rates: thousand, free: 800, paused: 2, ahead: 5, want: []terms{{7, 1, 500 * ms, 0}}},
@@ -109,6 +111,11 @@ func TestSizing(t *testing.T) {
 		{name: "half of a bucket", rates: bucket(80, 1000, second), free: -1, paused: 1, ahead: 99, want: []terms{{40, 1, 500 * ms, 0}}},
 		{name: "a batch of half a bucket", rates: bucket(80, 4000, 4*second), free: 0, ahead: 999, want: []terms{{40, 40, 800 * ms, 2 * second}}},
 		{name: "20 ms at least", rates: per(1000, 30*ms), free: 900, ahead: 100, want: []terms{{100, 1, 20 * ms, 0}}},
+		{name: "20 ms at least beside the way", rates: per(1000, 30*ms), free: 900, ahead: 100, round: 30 * ms, want: []terms{{100, 1, 50 * ms, 0}}},
+		{name: "a way of a second at most", rates: per(1000, 30*ms), free: 900, ahead: 100, round: time.Hour, want: []terms{{100, 1, 1020 * ms, 0}}},
+		{name: "long enough as it is", rates: thousand, free: 800, paused: 2, ahead: 5, round: 30 * ms, want: []terms{{7, 1, 500 * ms, 0}}},
+		{name: "for those who are held", rates: per(5, second), free: 0, paused: 1, wait: 500 * ms, want: []terms{{1, 1, 27 * ms, 500 * ms}}},
+		{name: "for those who are held, and far", rates: per(5, second), free: 0, paused: 1, wait: 500 * ms, round: 60 * ms, want: []terms{{1, 1, 70 * ms, 500 * ms}}},
 		{name: "two ticks where it starts later", rates: per(1000, 100*ms), free: 0, ahead: 100, want: []terms{{34, 34, 40 * ms, 50 * ms}}},
 		{name: "5 s at most", rates: per(1000, minute), free: 900, ahead: 100, want: []terms{{100, 1, 5 * second, 0}}},
 		{name: "5 s ahead at most", rates: per(1000, minute), free: 0, ahead: 100, want: []terms{{34, 34, 5 * second, 5 * second}}},
@@ -133,6 +140,7 @@ func TestSizing(t *testing.T) {
 				Store: store, Now: func() instant.Instant { return now }, Random: func() uint64 { drawn++; return drawn },
 			})
 			l := policy.Limit{Name: "hot", Rates: row.rates, Algorithm: limit.SlidingLog, Mode: limit.Lease}
+			l.MaxWait = row.wait
 			if row.strict {
 				l.Mode = limit.Strict
 			}
@@ -140,7 +148,7 @@ func TestSizing(t *testing.T) {
 			a.SetPolicy(&policy.Policy{Version: "v", Domain: "shop", Limits: []policy.Limit{l, beside}})
 			sync := func(worker uint64, asks ...wire.Ask) {
 				t.Helper()
-				if _, err := a.Sync(t.Context(), &wire.SyncRequest{WorkerID: worker, CallID: 1, Asks: asks}); err != nil {
+				if _, err := a.Sync(t.Context(), &wire.SyncRequest{WorkerID: worker, CallID: 1, Asks: asks, Round: row.round}); err != nil {
 					t.Fatal(err)
 				}
 			}

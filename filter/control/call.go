@@ -88,6 +88,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	c.request.Asks = asks
 	c.request.WorkerID, c.request.CallID = c.worker, cl.id
 	c.request.Active = c.active
+	c.request.Round = max(c.round, c.lastRound)
 	c.request.PolicyVersion = c.policy.Version
 	c.reports.load(now, cl, &c.request)
 	cl.noteReported()

@@ -105,8 +105,10 @@ type Client struct {
 	counts   []*Key
 	countDue instant.Instant
 	// round is how long an answer takes, on average.
-	round  time.Duration
-	logged instant.Instant // when a failure was last logged
+	round time.Duration
+	// lastRound is how long the last one took.
+	lastRound time.Duration
+	logged    instant.Instant // when a failure was last logged
 
 	// Space that is used again by every call.
 	request        wire.SyncRequest

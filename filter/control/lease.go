@@ -26,6 +26,7 @@ func (k *Key) cost() int64 { return k.Admission.Limit().RequestCost() }
 
 // measure takes in how long a call took.
 func (c *Client) measure(took time.Duration) {
+	c.lastRound = took
 	c.round += (took - c.round) / 8
 	c.round = max(c.round, 100*time.Microsecond)
 }

@@ -42,7 +42,11 @@ func NewAnswer(sent, received instant.Instant, in Input, results []wire.AskResul
 		}
 		key := in.Demands[i].Key
 		if result.EndIn > 0 && result.Units > 0 && result.Problem == wire.NoProblem {
-			key.hold(lease.New(result.Lease, result.Units, sent, received, result.StartIn, result.EndIn), received)
+			l := lease.New(result.Lease, result.Units, sent, received, result.StartIn, result.EndIn)
+			if l.Over(received) { // before its answer came: it is as if it had not been asked for
+				result.Problem = NotAsked
+			}
+			key.hold(l, received)
 		} else {
 			a.left[i] = max(0, result.Units)
 		}

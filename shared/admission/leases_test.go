@@ -51,6 +51,23 @@ func TestALeaseIsSpentWithoutACall(t *testing.T) {
 	}
 }
 
+// A lease that is over before its answer is there serves nobody, and denies nobody: its requests ask again.
+func TestALeaseThatIsOverBeforeItsAnswer(t *testing.T) {
+	for name, result := range map[string]wire.AskResult{
+		"that started at once":  lease(3, 0, 100*time.Millisecond),
+		"that starts too late":  lease(3, 30*time.Millisecond, 100*time.Millisecond),
+		"and nothing else free": {Lease: "lease", Units: 3, EndIn: 100 * time.Millisecond, Denied: true, Denial: wire.Denial{RetryAfter: time.Second}},
+	} {
+		k := admission.NewKey(leased(100).Rule("", ""))
+		a := admission.NewAnswer(0, 110*milli, one(k), []wire.AskResult{result})
+		want(t, "a lease "+name, a.Next(0), admission.Ask, 0)
+		k.Tidy(110 * milli)
+		if r := k.TakeRetired(); len(r) != 1 || r[0].Unused != 3 {
+			t.Errorf("a lease %s: retired %+v, want three units unused", name, r)
+		}
+	}
+}
+
 func TestALeaseEndsWithTheStores(t *testing.T) {
 	k := admission.NewKey(leased(100).Rule("", ""))
 	admission.NewAnswer(0, 2*milli, one(k), []wire.AskResult{lease(3, 0, 100*time.Millisecond)})

@@ -58,7 +58,7 @@ func drawRequest(t *rapid.T) SyncRequest {
 			return Record{KeyRef: drawKey(t), Uses: drawUses(t), ID: rapid.Uint64().Draw(t, "id"), Plan: rapid.StringMatching(`[a-z]{0,20}`).Draw(t, "plan")}
 		}),
 		Active: rapid.Bool().Draw(t, "active"),
-		Report: drawReport(t),
+		Report: drawReport(t), Round: drawDuration(t, "round"),
 	}
 }
 

@@ -44,7 +44,7 @@ func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
 			KeyRef: KeyRef{r.GetLimit(), r.GetKey()}, Uses: fromGeneratedUses(r.GetUses()), ID: r.GetRecordId(), Plan: r.GetPlan(),
 		})
 	}
-	out.Report = fromGeneratedReport(m.GetReport())
+	out.Report, out.Round = fromGeneratedReport(m.GetReport()), micros(m.GetRound())
 	return out
 }
 

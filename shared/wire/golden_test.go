@@ -45,6 +45,7 @@ var (
 			}},
 			UpstreamMicros: []uint32{1500, 0}, UpstreamOf: 64, Unlisted: 1, KeysLost: 2, Away: time.Minute, Waits: 5, Waited: 9 * time.Millisecond,
 		},
+		Round: 1500 * time.Microsecond,
 	}
 	exampleResponse = SyncResponse{
 		Results: []AskResult{

@@ -49,6 +49,8 @@ type SyncRequest struct {
 	Active        bool
 	// Report is nil where there is none.
 	Report *Report
+	// Round is how long an answer takes the worker; 0 where it does not say.
+	Round time.Duration
 }
 
 // Abandoned names a call that the worker gave up, and the keys it asked for.

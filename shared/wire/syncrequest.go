@@ -33,7 +33,7 @@ func AppendSyncRequest(dst []byte, m *SyncRequest) []byte {
 		dst, start = openMessage(dst, 9)
 		dst = closeMessage(appendReport(dst, m.Report), start)
 	}
-	return dst
+	return appendDuration(dst, 10, m.Round)
 }
 
 func appendKeyRef(dst []byte, k *KeyRef) []byte {
@@ -125,6 +125,8 @@ func ParseSyncRequest(body []byte) (SyncRequest, error) {
 				m.Report = new(Report)
 			}
 			f.nested("report", -1, parseReport(f.message("report"), m.Report))
+		case 10:
+			m.Round = f.duration("round")
 		default:
 			f.skip()
 		}

@@ -158,7 +158,9 @@ type SyncRequest struct {
 	// True once the worker has asked for units in its life: it counts then in the shares of the local fallback.
 	Active bool `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`
 	// What the worker has decided. There is one report at a time, repeated unchanged until acknowledged, and taken once.
-	Report        *Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	Report *Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	// How long an answer takes the worker, in microseconds: a lease has to last for longer.
+	Round         uint64 `protobuf:"varint,10,opt,name=round,proto3" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +256,13 @@ func (x *SyncRequest) GetReport() *Report {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *SyncRequest) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
 }
 
 // A key as a worker names it: the limit's name in the policy, and the identity values joined and escaped.
@@ -3039,7 +3048,7 @@ var File_sluice_v1_control_proto protoreflect.FileDescriptor
 
 const file_sluice_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x17sluice/v1/control.proto\x12\tsluice.v1\"\xdf\x02\n" +
+	"\x17sluice/v1/control.proto\x12\tsluice.v1\"\xf5\x02\n" +
 	"\vSyncRequest\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\x06R\bworkerId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\x04R\x06callId\x12%\n" +
@@ -3049,7 +3058,9 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x04asks\x18\x06 \x03(\v2\x0e.sluice.v1.AskR\x04asks\x12+\n" +
 	"\arecords\x18\a \x03(\v2\x11.sluice.v1.RecordR\arecords\x12\x16\n" +
 	"\x06active\x18\b \x01(\bR\x06active\x12)\n" +
-	"\x06report\x18\t \x01(\v2\x11.sluice.v1.ReportR\x06report\"0\n" +
+	"\x06report\x18\t \x01(\v2\x11.sluice.v1.ReportR\x06report\x12\x14\n" +
+	"\x05round\x18\n" +
+	" \x01(\x04R\x05round\"0\n" +
 	"\x06KeyRef\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"K\n" +
