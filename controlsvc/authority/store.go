@@ -63,6 +63,40 @@ type State struct {
 	Reset time.Duration
 }
 
+// Inspection is what the store knows of a key, for people.
+type Inspection struct {
+	// Rates are in the key's order.
+	Rates []Inspected
+	// Leases are those that are out, the first to end first, at most MaxLeasesTold. Where the algorithm remembers no leases,
+	// as a token bucket does not, there are none.
+	Leases []LiveLease
+}
+
+// MaxLeasesTold bounds Inspection.Leases.
+const MaxLeasesTold = 100
+
+// Inspected is how a key stands within one rate.
+type Inspected struct {
+	State
+	// Used is what counts within the window now, what is leased out included. It may be more than the rate has.
+	Used int64
+	// FreeIn is when the units that were asked about are to be had, if nothing more is charged and every lease out is spent at
+	// its end; 0: now. Never: the rate does not hold so many.
+	FreeIn time.Duration
+	Never  bool
+}
+
+// LiveLease is a lease that may still be spent.
+type LiveLease struct {
+	Lease string
+	// Call is the reserve's.
+	Call  string
+	Units int64
+	// Age is how long ago it was granted. EndIn is how long it may still be spent; where charges are counted in buckets it is
+	// rounded up to the end of one.
+	Age, EndIn time.Duration
+}
+
 // Denial says when to ask again.
 type Denial struct {
 	// RetryAfter is when Min units will be free, if nothing more is charged and every lease out is spent at its end. At
@@ -111,6 +145,41 @@ type Record struct {
 // Share is a worker's place among the workers connected anywhere.
 type Share struct{ Workers, Rank uint32 }
 
+// Entry is a text that the store keeps for a domain, for all replicas, until it expires.
+type Entry struct {
+	// Name is unique within the domain: 1 to 4096 bytes. Text is at most 4096 bytes.
+	Name, Text string
+	// ExpiresIn is from the store's now on: 1 ms to limit.MaxWindow.
+	ExpiresIn time.Duration
+}
+
+// Edit changes the overlay of a domain, or only asks for it.
+type Edit struct {
+	Domain string
+	// Remove is the name of an entry that is to go; empty: none. After that Put is put in, in the place of one with its name;
+	// one without a name: none.
+	Remove string
+	Put    Entry
+	// Known is the revision that the caller has; 0: none. Where it still is the one after the edit no entries are given.
+	Known uint64
+}
+
+// Overlay is what a domain's overlay holds.
+type Overlay struct {
+	// Revision is another number after each change, an entry's expiry included; 0 where there was none for long.
+	Revision uint64
+	// Entries are sorted by their names; none where Revision is Edit.Known.
+	Entries []Entry
+	// Removed says that Edit.Remove was there.
+	Removed bool
+}
+
+// MaxEntries is how many entries a domain's overlay has room for; an edit beyond changes nothing and fails with ErrFull.
+const MaxEntries = 1000
+
+// ErrFull is what the error of an edit wraps for which there is no room.
+var ErrFull = errors.New("the overlay is full")
+
 // ErrUnavailable is what errors of a store that did not answer in time wrap.
 var ErrUnavailable = errors.New("the store did not answer")
 
@@ -125,8 +194,13 @@ type Store interface {
 	Record(ctx context.Context, operations []Record) []error
 	// Peek gives a state for each rate of the key, without charging anything.
 	Peek(ctx context.Context, key Key) ([]State, error)
-	// Reset forgets every charge of the key.
+	// Inspect tells what Peek does and more, without charging anything: when so many units, 1 or more, are free, and which
+	// leases are out. It may look at everything that is stored for the key.
+	Inspect(ctx context.Context, key Key, units int64) (Inspection, error)
+	// Reset forgets every charge of the key, those of leases that are out too: these may still be spent.
 	Reset(ctx context.Context, key Key) error
+	// Overlay changes what a domain's overlay holds, and gives it; see Edit. It forgets what has expired by the store's clock.
+	Overlay(ctx context.Context, edit Edit) (Overlay, error)
 	// Connected notes that a worker of the domain is there, for ttl, and gives its share.
 	Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (Share, error)
 	// Exchange keeps what a replica of the domain's service says, for ttl or until it says something else, and gives what the

@@ -29,6 +29,8 @@ const (
 	MaxAhead = limit.MaxWindow
 	// MaxPresence bounds for how long a worker is noted as connected.
 	MaxPresence = 24 * time.Hour
+	// MaxEntryText bounds an entry's text, in bytes.
+	MaxEntryText = 4096
 	// MaxWorkers is how many workers of one domain are told apart. Those beyond are told the share of one more.
 	MaxWorkers = 1 << 16
 	// MaxSays is how many bytes a replica may say to the others, and MaxReplicas how many of one domain may say something.
@@ -103,6 +105,38 @@ func CheckRecord(r authority.Record) error {
 		if sum += u.Units; sum > MaxHeld {
 			return fmt.Errorf("more than %d units in one record", int64(MaxHeld))
 		}
+	}
+	return nil
+}
+
+// CheckInspect says what is wrong with an inspection, if anything.
+func CheckInspect(k authority.Key, units int64) error {
+	if err := CheckKey(k); err != nil {
+		return err
+	}
+	if units < 1 || units > limit.MaxUnits {
+		return fmt.Errorf("%d units: expected 1 to %d", units, int64(limit.MaxUnits))
+	}
+	return nil
+}
+
+// CheckEdit says what is wrong with an edit of an overlay, if anything.
+func CheckEdit(e authority.Edit) error {
+	if e.Domain == "" || len(e.Domain) > MaxName {
+		return fmt.Errorf("domain of %d bytes: expected 1 to %d", len(e.Domain), MaxName)
+	}
+	if len(e.Remove) > MaxName {
+		return fmt.Errorf("an entry's name of %d bytes: expected at most %d", len(e.Remove), MaxName)
+	}
+	switch p := e.Put; {
+	case p.Name == "":
+		return nil
+	case len(p.Name) > MaxName:
+		return fmt.Errorf("an entry's name of %d bytes: expected at most %d", len(p.Name), MaxName)
+	case len(p.Text) > MaxEntryText:
+		return fmt.Errorf("an entry of %d bytes: expected at most %d", len(p.Text), MaxEntryText)
+	case p.ExpiresIn < time.Millisecond || p.ExpiresIn > MaxAhead:
+		return fmt.Errorf("an entry that expires in %v: expected %v to %v", p.ExpiresIn, time.Millisecond, MaxAhead)
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 
 	"sluice/controlsvc/authority"
@@ -49,6 +51,31 @@ func States(rates, windows []limit.Rate, standings []Standing) []authority.State
 
 func state(r limit.Rate, s Standing) authority.State {
 	return authority.State{Rate: r, Remaining: max(0, r.Most()-s.Used), Reset: s.Reset}
+}
+
+// Inspection puts together what a store tells of a key: of the rates' Windows the standings and when so many units are free;
+// and the leases that are out, in any order.
+func Inspection(
+	rates, windows []limit.Rate, standings []Standing, free []time.Duration, units int64, leases []authority.LiveLease,
+) authority.Inspection {
+	out := authority.Inspection{Rates: make([]authority.Inspected, len(rates))}
+	for i, r := range rates {
+		at := find(windows, r.Window)
+		out.Rates[i] = authority.Inspected{State: state(r, standings[at]), Used: standings[at].Used}
+		if units > r.Most() {
+			out.Rates[i].Never = true
+		} else {
+			out.Rates[i].FreeIn = free[at]
+		}
+	}
+	for i := range leases {
+		leases[i].Age = max(0, leases[i].Age) // of two grants within one microsecond the later is minted a little ahead
+	}
+	slices.SortFunc(leases, func(a, b authority.LiveLease) int {
+		return cmp.Or(cmp.Compare(a.EndIn, b.EndIn), cmp.Compare(a.Lease, b.Lease))
+	})
+	out.Leases = leases[:min(len(leases), authority.MaxLeasesTold)]
+	return out
 }
 
 // Least gives the state of the rate with the smallest remaining share of its units, the earlier where two are equal.

@@ -28,8 +28,16 @@ type count interface {
 	record(groups []authority.Use, rates []limit.Rate, now instant.Instant) error
 	// reset forgets every charge within the rates' windows.
 	reset(rates []limit.Rate)
+	// leases gives those that may still be spent, and until when.
+	leases(now instant.Instant) []liveLease
 	// emptyAt gives when the last charge leaves the last window, if nothing more is charged; now where there is none.
 	emptyAt(now instant.Instant) instant.Instant
+}
+
+// liveLease is a lease that may be spent until end.
+type liveLease struct {
+	grant store.Grant
+	end   instant.Instant
 }
 
 // window answers a reserve's questions about one rate's window; the rate is the one that it was asked for with.

@@ -26,6 +26,18 @@ func (g *grantIndex) of(call string) []*charge {
 	return found
 }
 
+// each visits all of them.
+func (g *grantIndex) each(visit func(*charge)) {
+	for _, c := range g.few {
+		visit(c)
+	}
+	for _, c := range g.many {
+		for ; c != nil; c = c.next {
+			visit(c)
+		}
+	}
+}
+
 func (g *grantIndex) add(c *charge) {
 	if len(g.many) == 0 && len(g.few) < fewGrants {
 		g.few = append(g.few, c)

@@ -22,11 +22,12 @@ type Store struct {
 	shards  []shard
 	maxKeys int64
 	// keys is how many there are in all shards together.
-	keys    atomic.Int64
-	evicted atomic.Int64
-	closed  atomic.Bool
-	workers workers
-	sayings sayings
+	keys     atomic.Int64
+	evicted  atomic.Int64
+	closed   atomic.Bool
+	workers  workers
+	sayings  sayings
+	overlays overlays
 }
 
 var _ authority.Store = (*Store)(nil)
@@ -54,7 +55,7 @@ func New(now func() instant.Instant, maxKeys int) *Store {
 	}
 	s := &Store{
 		now: now, seed: maphash.MakeSeed(), shards: make([]shard, shards), maxKeys: int64(max(1, maxKeys)),
-		workers: workers{domains: map[string]*domain{}},
+		workers: workers{domains: map[string]*domain{}}, overlays: overlays{domains: map[string]*overlay{}},
 	}
 	for i := range s.shards {
 		s.shards[i].keys = map[id]*key{}
@@ -133,6 +134,32 @@ func (s *Store) Peek(ctx context.Context, wanted authority.Key) ([]authority.Sta
 		standing = standings(k.count.windows(rates, now), rates, now)
 	})
 	return store.States(wanted.Rates, rates, standing), nil
+}
+
+// Inspect implements authority.Store.
+func (s *Store) Inspect(ctx context.Context, wanted authority.Key, units int64) (authority.Inspection, error) {
+	if err := s.check(ctx, store.CheckInspect(wanted, units)); err != nil {
+		return authority.Inspection{}, fmt.Errorf("inspect: %w", err)
+	}
+	rates := store.Windows(wanted.Rates)
+	standing, free := make([]store.Standing, len(rates)), make([]time.Duration, len(rates))
+	var leases []authority.LiveLease
+	s.with(wanted, false, func(k *key, now instant.Instant) {
+		windows := k.count.windows(rates, now)
+		standing = standings(windows, rates, now)
+		for i, w := range windows {
+			if units <= rates[i].Most() {
+				at, _ := w.soonest(rates[i], units, 0, now)
+				free[i] = at.Sub(now)
+			}
+		}
+		for _, l := range k.count.leases(now) {
+			leases = append(leases, authority.LiveLease{
+				Lease: l.grant.Name(), Call: l.grant.Call, Units: l.grant.Units, Age: now.Sub(l.grant.Minted), EndIn: l.end.Sub(now),
+			})
+		}
+	})
+	return store.Inspection(wanted.Rates, rates, standing, free, units, leases), nil
 }
 
 // Reset implements authority.Store.

@@ -312,6 +312,24 @@ func (s *slidingBuckets) reset(rates []limit.Rate) {
 	})
 }
 
+// leases implements count.
+func (s *slidingBuckets) leases(now instant.Instant) []liveLease {
+	ends := map[store.Grant]instant.Instant{}
+	for _, w := range s.rings {
+		for _, l := range w.live {
+			end := w.leaves(l.index).Add(-w.length)
+			if known, is := ends[l.grant]; l.grant.Kind == store.Lease && end > now && (!is || end < known) {
+				ends[l.grant] = end
+			}
+		}
+	}
+	live := make([]liveLease, 0, len(ends))
+	for g, end := range ends {
+		live = append(live, liveLease{g, end})
+	}
+	return live
+}
+
 // emptyAt implements count.
 func (s *slidingBuckets) emptyAt(now instant.Instant) instant.Instant {
 	at := now

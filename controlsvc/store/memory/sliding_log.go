@@ -242,6 +242,17 @@ func (l *slidingLog) reset(rates []limit.Rate) {
 	})
 }
 
+// leases implements count.
+func (l *slidingLog) leases(now instant.Instant) []liveLease {
+	var live []liveLease
+	l.grants.each(func(c *charge) {
+		if g, ok := store.ParseGrant(c.grant); ok && g.Kind == store.Lease && c.score > now {
+			live = append(live, liveLease{g, c.score})
+		}
+	})
+	return live
+}
+
 // emptyAt implements count.
 func (l *slidingLog) emptyAt(now instant.Instant) instant.Instant {
 	at := now

@@ -178,6 +178,9 @@ func (*tokenBuckets) settle(store.Grant, string, []authority.Use, int64, instant
 // cancel implements count: nothing comes back.
 func (*tokenBuckets) cancel(string, string, instant.Instant) {}
 
+// leases implements count.
+func (*tokenBuckets) leases(instant.Instant) []liveLease { return nil }
+
 // reset implements count.
 func (t *tokenBuckets) reset(rates []limit.Rate) {
 	t.buckets = slices.DeleteFunc(t.buckets, func(b *tokenBucket) bool {

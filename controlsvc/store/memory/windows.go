@@ -311,6 +311,17 @@ func (f *fixedWindows) reset(rates []limit.Rate) {
 	f.drop(func(g *fixedGrant) bool { return len(g.held) == 0 })
 }
 
+// leases implements count.
+func (f *fixedWindows) leases(now instant.Instant) []liveLease {
+	var live []liveLease
+	for i := range f.grants {
+		if g := &f.grants[i]; g.Kind == store.Lease && g.end > now {
+			live = append(live, liveLease{g.Grant, g.end})
+		}
+	}
+	return live
+}
+
 // emptyAt implements count: a window after the end of the last, even where nothing of it matters so long. Before that a clock
 // that steps back has to find it.
 func (f *fixedWindows) emptyAt(now instant.Instant) instant.Instant {

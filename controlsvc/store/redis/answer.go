@@ -76,6 +76,33 @@ func readStandings(answer any, from, windows int) ([]store.Standing, error) {
 	return standings, nil
 }
 
+func readInspection(answer any, rates, windows []limit.Rate, units int64) (authority.Inspection, error) {
+	const perWindow, perLease = 3, 3
+	n, err := readNumbers(answer, 0, perWindow*len(windows))
+	if err != nil {
+		return authority.Inspection{}, err
+	}
+	standings, free := make([]store.Standing, len(windows)), make([]time.Duration, len(windows))
+	for i := range windows {
+		of := n[perWindow*i:]
+		standings[i], free[i] = store.Standing{Used: of[0], Reset: micros(of[1])}, micros(of[2])
+	}
+	var leases []authority.LiveLease
+	fields := answer.([]any) //nolint:forcetypeassert // readNumbers has read it
+	for at := perWindow * len(windows); at < len(fields); at += perLease {
+		name, isName := fields[at].(string)
+		grant, isGrant := store.ParseGrant(name)
+		times, err := readNumbers(answer, at+1, perLease-1)
+		if !isName || !isGrant || err != nil {
+			return authority.Inspection{}, fmt.Errorf("%w: lease %v", errAnswer, fields[at:])
+		}
+		leases = append(leases, authority.LiveLease{
+			Lease: name, Call: grant.Call, Units: grant.Units, Age: micros(times[0]), EndIn: micros(times[1]),
+		})
+	}
+	return store.Inspection(rates, windows, standings, free, units, leases), nil
+}
+
 // readNumbers reads so many numbers of an answer.
 func readNumbers(answer any, from, count int) ([]int64, error) {
 	fields, ok := answer.([]any)

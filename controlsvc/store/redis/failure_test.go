@@ -102,7 +102,11 @@ func everyOperation(ctx context.Context, s *Store, k authority.Key) map[string]e
 	_, peek := s.Peek(ctx, k)
 	_, connected := s.Connected(ctx, "shop", 1, time.Second)
 	_, eviction := s.CheckEviction(ctx)
+	_, inspect := s.Inspect(ctx, k, 1)
+	_, overlay := s.Overlay(ctx, authority.Edit{Domain: "shop", Put: authority.Entry{Name: "a", ExpiresIn: time.Minute}})
 	return map[string]error{
+		"inspect":   inspect,
+		"overlay":   overlay,
 		"reserve":   s.Reserve(ctx, []authority.Reserve{{Key: k, Call: "a", Want: 1, Min: 1}})[0].Err,
 		"settle":    s.Settle(ctx, []authority.Settle{{Key: k, Lease: "l:a::1:1"}})[0],
 		"cancel":    s.Cancel(ctx, []authority.Cancel{{Key: k, Call: "a"}})[0],

@@ -55,6 +55,8 @@ end
 -- cancel(w, pattern)           removes unsettled grants whose names ZSCAN and HSCAN match with the pattern
 -- record(w, name, at)          charges (age, units)... whatever the limit
 -- reset(w)                     forgets every charge, but not minted
+-- leases(w)                    the leases that may still be spent: a table from their names to their ends
 -- save(w)                      writes the window back, to live until its last charge has left, and longer
 local load, used, emptyIn, free, soonest, full, charge, uncharge, settle, cancel, record, reset, save
 local function lasts(_, _, stop) return stop end
+local function leases() return {} end

@@ -137,7 +137,7 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := regexp.MustCompile(`redis\.call\('(\w+)'`)
-	sources := []string{workersSource, primarySource}
+	sources := []string{workersSource, overlaySource, primarySource}
 	for _, a := range newAlgorithms(asItIs) {
 		sources = append(sources, a.script.source)
 	}

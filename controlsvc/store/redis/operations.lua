@@ -134,6 +134,29 @@ function operations.peek()
   return standing({})
 end
 
+-- units, how many leases to tell -> {standing and when so many units are free, or -1 for never..., name, age, end...}
+function operations.inspect(at)
+  local units, most = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local answer, ends, names = {}, {}, {}
+  for _, w in ipairs(windows) do
+    table.insert(answer, used(w))
+    table.insert(answer, emptyIn(w))
+    local free = -1
+    if units <= w.most then free = soonest(w, units, 0) - now end
+    table.insert(answer, free)
+    for name, stop in pairs(leases(w)) do ends[name] = math.min(stop, ends[name] or stop) end
+  end
+  saveAll()
+  for name in pairs(ends) do table.insert(names, name) end
+  table.sort(names, function(a, b) return ends[a] < ends[b] or ends[a] == ends[b] and a < b end)
+  for j = 1, math.min(#names, most) do
+    table.insert(answer, names[j])
+    table.insert(answer, now - tonumber(string.match(names[j], ':(%d+):%d+$')))
+    table.insert(answer, ends[names[j]] - now)
+  end
+  return answer
+end
+
 function operations.reset()
   for _, w in ipairs(windows) do reset(w) end
   saveAll()

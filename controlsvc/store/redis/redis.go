@@ -9,6 +9,8 @@
 //	sluice:{workers:DOMAIN}              the workers that are connected, and
 //	sluice:{workers:DOMAIN}:rank         the same, in order
 //	sluice:{replicas:DOMAIN}             what the service's replicas say to each other
+//	sluice:{overlay:DOMAIN}              when the entries of the domain's overlay expire, and
+//	sluice:{overlay:DOMAIN}:text         what they say
 //	sluice:{primary}                     which server is the primary, and since when; only with a QuietPeriod
 //
 // and everything but the last has a time to live. NAME ends at the last brace, so no two names share a key; a name with a
@@ -37,6 +39,7 @@ type Store struct {
 	algorithms map[limit.Algorithm]*algorithm
 	workers    script
 	exchange   script
+	overlay    script
 	lanes      lanes
 	quiet      *quiet                               // nil: it is never quiet
 	after      func(time.Duration) <-chan time.Time // nil: no second try
@@ -47,8 +50,8 @@ var _ authority.Store = (*Store)(nil)
 // newStore gives a store whose scripts' sources are changed; see asItIs.
 func newStore(client goredis.UniversalClient, change func(source string) string) *Store {
 	return &Store{
-		client: client, algorithms: newAlgorithms(change),
-		workers: newScript(change(workersSource)), exchange: newScript(change(exchangeSource)),
+		client: client, algorithms: newAlgorithms(change), workers: newScript(change(workersSource)),
+		exchange: newScript(change(exchangeSource)), overlay: newScript(change(overlaySource)),
 	}
 }
 
@@ -218,6 +221,25 @@ func (s *Store) Peek(ctx context.Context, key authority.Key) ([]authority.State,
 		return nil, fmt.Errorf("peek: %w", err)
 	}
 	return store.States(key.Rates, windows, standings), nil
+}
+
+// Inspect implements authority.Store.
+func (s *Store) Inspect(ctx context.Context, key authority.Key, units int64) (authority.Inspection, error) {
+	if err := store.CheckInspect(key, units); err != nil {
+		return authority.Inspection{}, fmt.Errorf("inspect: %w", err)
+	}
+	windows := store.Windows(key.Rates)
+	i := s.invoke("inspect", key, windows)
+	i.args = append(i.args, units, authority.MaxLeasesTold)
+	answers, errs := s.run(ctx, []invocation{i})
+	if errs[0] != nil {
+		return authority.Inspection{}, fmt.Errorf("inspect: %w", errs[0])
+	}
+	inspection, err := readInspection(answers[0], key.Rates, windows, units)
+	if err != nil {
+		return authority.Inspection{}, fmt.Errorf("inspect: %w", err)
+	}
+	return inspection, nil
 }
 
 // Reset implements authority.Store.

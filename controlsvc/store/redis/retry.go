@@ -87,6 +87,9 @@ var errRefused = errors.New("the store refused")
 
 // explain says what a caller can decide by: whether the store refused, or was not there to do so.
 func explain(err error) error {
+	if noRoom(err) {
+		return fmt.Errorf("%w: %w", authority.ErrFull, err)
+	}
 	if goredis.HasErrorPrefix(err, "FULL") || goredis.HasErrorPrefix(err, "TWICE") {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}

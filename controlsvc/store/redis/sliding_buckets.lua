@@ -234,6 +234,15 @@ end
 
 function record(w, _, at) spent(w, at, nil) end
 
+function leases(w)
+  local all, live = redis.call('HGETALL', w.grants), {}
+  for j = 1, #all, 2 do
+    local stop = tonumber(all[j + 1]) * w.width
+    if isLease(all[j]) and stop > now then live[all[j]] = stop end
+  end
+  return live
+end
+
 -- The sums stay, empty, until they have expired: they know the last name.
 function reset(w)
   redis.call('DEL', w.state, w.grants)

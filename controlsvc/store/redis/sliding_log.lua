@@ -164,6 +164,16 @@ end
 
 function record(w, name, at) spent(w, name, at, nil) end
 
+-- Of charges that may be spent later than now there is little else but leases; of too many the first to end are seen.
+function leases(w)
+  local live = {}
+  local page = redis.call('ZRANGEBYSCORE', w.charges, '(' .. fmt(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '1000')
+  for j = 1, #page, 2 do
+    if isLease(page[j]) then live[page[j]] = tonumber(page[j + 1]) end
+  end
+  return live
+end
+
 -- The account stays, empty, until it has expired: it knows the last name.
 function reset(w)
   if w.size == 0 then return end

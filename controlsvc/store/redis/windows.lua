@@ -142,6 +142,15 @@ function record(w, _, at)
   for j = at, #ARGV, 2 do add(w, numberAt(w, now - tonumber(ARGV[j])), tonumber(ARGV[j + 1]), 0) end
 end
 
+function leases(w)
+  local all, live = redis.call('HGETALL', w.grants), {}
+  for j = 1, #all, 2 do
+    local stop = tonumber(all[j + 1])
+    if isLease(all[j]) and stop > now then live[all[j]] = stop end
+  end
+  return live
+end
+
 function reset(w)
   redis.call('DEL', w.grants)
   for number in pairs(w.units) do w.units[number] = 0 end

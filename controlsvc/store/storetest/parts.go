@@ -419,6 +419,10 @@ func testEnded(t *testing.T, h Harness) {
 	errs = append(errs, err)
 	_, err = h.Store.Exchange(ctx, "shop", 1, nil, sec)
 	errs = append(errs, err)
+	_, err = h.Store.Inspect(ctx, k, 1)
+	errs = append(errs, err)
+	_, err = h.Store.Overlay(ctx, authority.Edit{Domain: "shop"})
+	errs = append(errs, err)
 	for i, err := range errs {
 		if !errors.Is(err, authority.ErrUnavailable) {
 			t.Errorf("operation %d: %v, which is not %v", i, err, authority.ErrUnavailable)

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	t.Run("workers", func(t *testing.T) { testWorkers(t, open(t)) })
 	t.Run("replicas", func(t *testing.T) { testReplicas(t, open(t)) })
+	t.Run("overlay", func(t *testing.T) { testOverlay(t, open(t)) })
 }
 
 // run runs what is tested of each algorithm.
@@ -66,6 +67,7 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("a flood", func(t *testing.T) { testFlood(t, open(t)) })
 	t.Run("a batch", func(t *testing.T) { testBatch(t, open(t)) })
 	t.Run("hostile names", func(t *testing.T) { testHostileNames(t, open(t)) })
+	t.Run("inspected", func(t *testing.T) { testInspect(t, open(t)) })
 	t.Run("operations that are wrong", func(t *testing.T) { testWrong(t, open(t)) })
 	if e.entries {
 		t.Run("one entry for each charge", func(t *testing.T) { testEntries(t, open(t)) })
