@@ -45,7 +45,7 @@ func TestRedisOptionsThatMakeNoSense(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"serve", "--policy", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"}, test.args...)
+			args := append([]string{"serve", "--policy", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, test.args...)
 			code, _, stderr := command(test.environment, args...)
 			if code == 0 {
 				t.Error("code 0")

@@ -76,9 +76,8 @@ func newRoot(p Process) *cobra.Command {
 		// Runs before every subcommand.
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), p.LookupEnv) },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newServe(p), newValidate(p), newSchema(p), newDemo(p), newExplain(p), newCompile(p), newTest(p), newSimulate(p),
-		newImport(p), newVersion(p))
+		newImport(p), newInspect(p), newReset(p), newOverride(p), newBlock(p), newAllow(p), newTop(p), newStatus(p), newVersion(p))
 	return root
 }
 

@@ -17,21 +17,25 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"sluice/controlsvc/admin"
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/overlay"
 	"sluice/controlsvc/policyfile"
 	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
 	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/traffic"
+	"sluice/shared/instant"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
 )
 
 // Bounds on what callers may hold open.
 const (
-	maxGRPCConnections = 4096
-	maxHTTPConnections = 64
-	maxHTTPHeaderBytes = 16 << 10
+	maxGRPCConnections  = 4096
+	maxHTTPConnections  = 64
+	maxAdminConnections = 64
+	maxHTTPHeaderBytes  = 16 << 10
 )
 
 // serving is a service that runs.
@@ -46,6 +50,9 @@ type serving struct {
 	store     authority.Store
 	rpc       *rpc.Server
 	http      *http.Server
+	overlay   *overlay.Overlay
+	admin     *admin.Server // nil: none
+	reloads   reloads
 }
 
 // serve runs the service until the process is told to stop.
@@ -70,6 +77,13 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		return fmt.Errorf("--http: %w", err)
 	}
 	defer httpListener.Close()
+	adminListener, adminConfig, err := openAdmin(ctx, o, tlsConfig, logger)
+	if err != nil {
+		return err
+	}
+	if adminListener != nil {
+		defer adminListener.Close()
+	}
 	raw, err := openStore(p, o)
 	if err != nil {
 		return err
@@ -81,7 +95,11 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	store := metrics.Store(raw.Store, p.Now, seen.Stored)
 	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, store: store}
 	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen}})
-	s.setPolicy(loaded)
+	s.overlay = overlay.New(overlay.Config{Store: store, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
+	s.overlay.SetFile(loaded)
+	if err := s.overlay.Poll(ctx); err != nil {
+		logger.Warn("the policy is the file's alone until the store answers: overrides and lists that operators set are not known", "why", err.Error())
+	}
 	s.readiness = &readiness{authority: s.authority, store: store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
@@ -98,13 +116,22 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		MaxHeaderBytes: maxHTTPHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+	if adminListener != nil {
+		s.serveAdmin(p, adminConfig)
+		fmt.Fprintf(p.Stdout, "sluice admin: %s, %s\n", adminListener.Addr(), whoMay(adminConfig.Token))
+	}
 	fmt.Fprintf(p.Stdout, "sluice serves: grpc %s, http %s, domain %s, %s, policy version %s, store %s\n",
-		grpcListener.Addr(), httpListener.Addr(), loaded.Domain, count(len(loaded.Limits), "limit", "limits"), loaded.Version, storeName(o.store))
-	return s.run(ctx, p, netutil.LimitListener(grpcListener, maxGRPCConnections), netutil.LimitListener(httpListener, maxHTTPConnections))
+		grpcListener.Addr(), httpListener.Addr(), loaded.Domain, count(len(loaded.Limits), "limit", "limits"), s.authority.Policy().Version, storeName(o.store))
+	return s.run(ctx, p, listeners{
+		grpc: netutil.LimitListener(grpcListener, maxGRPCConnections), http: netutil.LimitListener(httpListener, maxHTTPConnections), admin: adminListener,
+	})
 }
 
-// run answers on both listeners until a signal, or until one of them fails, and stops gracefully.
-func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener net.Listener) error {
+// listeners are what a service answers on; admin may be nil.
+type listeners struct{ grpc, http, admin net.Listener }
+
+// run answers on all listeners until a signal, or until one of them fails, and stops gracefully.
+func (s *serving) run(ctx context.Context, p Process, on listeners) error {
 	stopped, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer release()
 	hangup := make(chan os.Signal, 1)
@@ -114,16 +141,20 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 
 	attended, cancel := context.WithCancel(stopped)
 	defer cancel()
-	failures := make(chan error, 2)
+	failures := make(chan error, 3)
 	var all sync.WaitGroup
-	all.Go(func() { failures <- s.rpc.Serve(grpcListener) })
+	all.Go(func() { failures <- s.rpc.Serve(on.grpc) })
 	all.Go(func() {
-		err := s.http.Serve(httpListener)
+		err := s.http.Serve(on.http)
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
 		failures <- err
 	})
+	if s.admin != nil {
+		all.Go(func() { failures <- s.admin.Serve(netutil.LimitListener(on.admin, maxAdminConnections)) })
+	}
+	all.Go(func() { s.overlay.Run(attended, p.After) })
 	deciding, decided := context.WithCancel(context.WithoutCancel(ctx)) // until nobody asks any more
 	defer decided()
 	all.Go(func() { s.replica.Run(deciding, p.After) })
@@ -147,9 +178,9 @@ func (s *serving) run(ctx context.Context, p Process, grpcListener, httpListener
 	for waiting := true; waiting; {
 		select {
 		case <-hangup:
-			s.reload()
+			s.reload(p.Now())
 		case <-changed:
-			s.reload()
+			s.reload(p.Now())
 		case <-stopped.Done():
 			waiting = false
 		case err = <-failures:
@@ -175,6 +206,9 @@ func (s *serving) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.shutdownTimeout)
 	defer cancel()
 	var err error
+	if s.admin != nil {
+		s.admin.Stop()
+	}
 	if cut := s.rpc.Stop(ctx); cut != nil {
 		err = fmt.Errorf("calls under way were cut off after %v", s.options.shutdownTimeout)
 	}
@@ -193,6 +227,7 @@ func (s *serving) setPolicy(p *policy.Policy) {
 	s.metrics.Policy(p) // first, so that what is decided under it has its series
 	s.traffic.SetPolicy(p)
 	s.authority.SetPolicy(p)
+	s.logger.Info("policy in force", "version", p.Version, "limits", len(p.Limits))
 }
 
 // observer has the authority seen by the metrics and by what people look at.
@@ -213,18 +248,19 @@ func (o observer) Reported(worker uint64, report *wire.Report) {
 }
 
 // reload puts what the policy file says now in force; a file that is invalid changes nothing.
-func (s *serving) reload() {
+func (s *serving) reload(now instant.Instant) {
 	loaded, err := policyfile.Load(s.options.policy)
+	result := telemetry.ReloadApplied
 	switch {
 	case err != nil:
-		s.metrics.Reloaded(telemetry.ReloadInvalid)
+		result = telemetry.ReloadInvalid
 		s.logger.Error("the policy stays as it was, for the file is invalid", "file", s.options.policy, "why", err.Error())
-	case loaded.Version == s.authority.Policy().Version:
-		s.metrics.Reloaded(telemetry.ReloadUnchanged)
+	case loaded.Version == s.overlay.State().File.Version:
+		result = telemetry.ReloadUnchanged
 		s.logger.Info("the policy is as it was", "version", loaded.Version)
 	default:
-		s.setPolicy(loaded)
-		s.metrics.Reloaded(telemetry.ReloadApplied)
-		s.logger.Info("policy in force", "version", loaded.Version, "limits", len(loaded.Limits))
+		s.overlay.SetFile(loaded)
 	}
+	s.metrics.Reloaded(result)
+	s.reloads.note(result, err, now)
 }

@@ -302,7 +302,7 @@ func TestRedisThatComesLater(t *testing.T) {
 	service.Process, err = rig.Start(t.Context(), rig.Command{
 		Path: os.Args[0],
 		Args: []string{
-			"serve", "--policy", write(t, goodPolicy), "--grpc", service.GRPC, "--http", service.HTTP, "--store", "redis://" + addresses[2] + "/0",
+			"serve", "--policy", write(t, goodPolicy), "--grpc", service.GRPC, "--http", service.HTTP, "--admin", "off", "--store", "redis://" + addresses[2] + "/0",
 		},
 	})
 	if err != nil {

@@ -72,23 +72,24 @@ func (d *decoder) compile(data []byte) *policy.Policy {
 	if len(d.errors) > 0 {
 		return nil
 	}
-	compiled := wire.AppendPolicy(nil, p)
-	if len(compiled) > maxCompiled {
-		d.failAt(nil, root, "the compiled policy has %d bytes, want at most %d", len(compiled), maxCompiled)
-		return nil
-	}
-	p.Version = version(compiled)
-	// The filter checks this too: what it would refuse must not become the policy in force.
-	if err := policy.Validate(p); err != nil {
+	if err := Seal(p); err != nil {
 		d.failAt(nil, root, "%v", err)
+		return nil
 	}
 	return p
 }
 
-// version names what a policy says: comments, order of fields and spelling of rates do not change it.
-func version(compiled []byte) string {
+// Seal gives a policy the version that names what it says: comments, order of fields and spelling of rates do not change it.
+// The error says why the filter would refuse the policy, which must not become the one in force then.
+func Seal(p *policy.Policy) error {
+	p.Version = ""
+	compiled := wire.AppendPolicy(nil, p)
+	if len(compiled) > maxCompiled {
+		return fmt.Errorf("the compiled policy has %d bytes, want at most %d", len(compiled), maxCompiled)
+	}
 	sum := sha256.Sum256(compiled)
-	return hex.EncodeToString(sum[:8])
+	p.Version = hex.EncodeToString(sum[:8])
+	return policy.Validate(p) //nolint:wrapcheck // it says where
 }
 
 // document gives the root of the file's one document, or nil after an error.

@@ -49,6 +49,17 @@ type Limit struct {
 	Response uint32
 }
 
+// KeyParts is how many values a key of the limit is made of.
+func (l *Limit) KeyParts() int {
+	parts := len(l.Key)
+	for i := range l.Descriptor {
+		if l.Descriptor[i].Counted() {
+			parts++
+		}
+	}
+	return parts
+}
+
 // RequestCost gives what one request spends, in units, as far as that does not depend on the request.
 func (l *Limit) RequestCost() int64 { return max(1, l.Cost) }
 

@@ -16,8 +16,8 @@ type ServiceOptions struct {
 	Policy string
 	// Store is what --store takes: memory, or redis://HOST:PORT/DB.
 	Store string
-	// GRPC and HTTP are the addresses to listen on; empty: free ports.
-	GRPC, HTTP string
+	// GRPC, HTTP and Admin are the addresses to listen on; empty: free ports.
+	GRPC, HTTP, Admin string
 	// Args are added to the command line.
 	Args []string
 	// ReadyWithin bounds the time until it is ready; 0: DefaultReadyWithin.
@@ -27,15 +27,15 @@ type ServiceOptions struct {
 // Service is a running Sluice service.
 type Service struct {
 	*Process
-	// GRPC and HTTP are where it listens, HOST:PORT.
-	GRPC, HTTP string
+	// GRPC, HTTP and Admin are where it listens, HOST:PORT.
+	GRPC, HTTP, Admin string
 }
 
 // StartService starts `sluice serve` and waits until it says that it is ready.
 func StartService(ctx context.Context, options ServiceOptions) (*Service, error) {
 	return retryBind(ctx, func() (*Service, error) {
-		s := &Service{GRPC: options.GRPC, HTTP: options.HTTP}
-		for _, address := range []*string{&s.GRPC, &s.HTTP} {
+		s := &Service{GRPC: options.GRPC, HTTP: options.HTTP, Admin: options.Admin}
+		for _, address := range []*string{&s.GRPC, &s.HTTP, &s.Admin} {
 			if *address != "" {
 				continue
 			}
@@ -48,7 +48,7 @@ func StartService(ctx context.Context, options ServiceOptions) (*Service, error)
 		s.Process, err = Start(ctx, Command{
 			Name: "sluice serve", Path: options.Binary,
 			Args: append([]string{
-				"serve", "--policy", options.Policy, "--grpc", s.GRPC, "--http", s.HTTP,
+				"serve", "--policy", options.Policy, "--grpc", s.GRPC, "--http", s.HTTP, "--admin", s.Admin,
 			}, options.Args...),
 			// A URL may hold a password, and anybody may see a command line.
 			Env:         []string{"SLUICE_STORE=" + options.Store},

@@ -1,0 +1,229 @@
+package admin
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"sluice/controlsvc/overlay"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	adminv1 "sluice/shared/proto/sluice/admin/v1"
+)
+
+// SetOverride implements adminv1.AdminServer.
+func (s *Server) SetOverride(ctx context.Context, request *adminv1.SetOverrideRequest) (*adminv1.SetOverrideResponse, error) {
+	ref, l, err := keyOf(s.file(), request.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	item := overlay.Item{
+		Kind: overlay.Override, Limit: ref.Limit, Key: ref.Key,
+		Unlimited: request.GetUnlimited(), Shadow: request.GetShadow(), Enforce: request.GetEnforce(),
+	}
+	switch {
+	case l.KeyParts() == 0:
+		return nil, invalid("limit %s counts all requests together, so no key of it can be excepted", ref.Limit)
+	case len(request.GetRates()) == 0 && !item.Unlimited && !item.Shadow && !item.Enforce:
+		return nil, invalid("the override says nothing, want rates, unlimited, shadow or enforce")
+	case len(request.GetRates()) > 0 && item.Unlimited, item.Shadow && item.Enforce:
+		return nil, invalid("rates and unlimited, and shadow and enforce, exclude each other")
+	case len(request.GetRates()) > limit.MaxRates:
+		return nil, invalid("%d rates are given, want at most %d", len(request.GetRates()), limit.MaxRates)
+	}
+	for _, r := range request.GetRates() {
+		if r.GetUnits() > limit.MaxUnits || r.GetWindow() > uint64(limit.MaxWindow.Microseconds()) || r.GetBurst() > limit.MaxUnits {
+			return nil, invalid("the rate %v is out of range", r)
+		}
+		rate := limit.Rate{Units: int64(r.GetUnits()), Window: time.Duration(r.GetWindow()) * time.Microsecond}
+		item.Rates, item.Burst = append(item.Rates, rate.String()), int64(r.GetBurst())
+	}
+	entry, err := s.set(ctx, item, request.GetExpiresIn())
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.SetOverrideResponse{Entry: entry}, nil
+}
+
+// RemoveOverride implements adminv1.AdminServer.
+func (s *Server) RemoveOverride(ctx context.Context, request *adminv1.RemoveOverrideRequest) (*adminv1.RemoveOverrideResponse, error) {
+	item := overlay.Item{Kind: overlay.Override, Limit: request.GetKey().GetLimit(), Key: request.GetKey().GetKey()}
+	// What it was set for may have left the policy's file; then the key is what it was written as.
+	if ref, _, err := keyOf(s.file(), request.GetKey()); err == nil {
+		item.Key = ref.Key
+	} else if len(request.GetKey().GetValues()) > 0 {
+		return nil, err
+	}
+	if err := s.remove(ctx, item); err != nil {
+		return nil, err
+	}
+	return &adminv1.RemoveOverrideResponse{Limit: item.Limit, Key: item.Key}, nil
+}
+
+// SetListing implements adminv1.AdminServer.
+func (s *Server) SetListing(ctx context.Context, request *adminv1.SetListingRequest) (*adminv1.SetListingResponse, error) {
+	item, err := s.listed(request.GetListing())
+	if err != nil {
+		return nil, err
+	}
+	entry, err := s.set(ctx, item, request.GetExpiresIn())
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.SetListingResponse{Entry: entry}, nil
+}
+
+// RemoveListing implements adminv1.AdminServer.
+func (s *Server) RemoveListing(ctx context.Context, request *adminv1.RemoveListingRequest) (*adminv1.RemoveListingResponse, error) {
+	item, err := s.listed(request.GetListing())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.remove(ctx, item); err != nil {
+		return nil, err
+	}
+	return &adminv1.RemoveListingResponse{}, nil
+}
+
+// ListOverlay implements adminv1.AdminServer.
+func (s *Server) ListOverlay(context.Context, *adminv1.ListOverlayRequest) (*adminv1.ListOverlayResponse, error) {
+	return &adminv1.ListOverlayResponse{Entries: s.entries()}, nil
+}
+
+// file gives the policy of the file: what an entry of the overlay is laid over.
+func (s *Server) file() *policy.Policy { return s.config.Overlay.State().File }
+
+// listed reads a listing. Where nothing in the policy says how a value is written it is taken as it is, so that what was set
+// under an earlier file can be removed.
+func (s *Server) listed(l *adminv1.Listing) (overlay.Item, error) {
+	p := s.file()
+	if p == nil {
+		return overlay.Item{}, status.Error(codes.Unavailable, "no policy is in force")
+	}
+	item := overlay.Item{Limit: l.GetLimit(), Identity: l.GetIdentity()}
+	switch l.GetKind() {
+	case adminv1.ListKind_LIST_KIND_BLOCK:
+		item.Kind = overlay.Block
+	case adminv1.ListKind_LIST_KIND_ALLOW:
+		item.Kind = overlay.Allow
+	default:
+		return item, invalid("the kind of the list is %v, want block or allow", l.GetKind())
+	}
+	at := slices.IndexFunc(p.Identities, func(id policy.Identity) bool { return id.Name == item.Identity })
+	switch {
+	case (l.GetValue() == "") == (l.GetCidr() == ""):
+		return item, invalid("want either a value or a range of addresses")
+	case l.GetCidr() != "":
+		prefix, err := readRange(l.GetCidr())
+		if err != nil {
+			return item, err
+		}
+		item.Range = prefix.String()
+	case at < 0:
+		item.Value = policy.EscapeValue(l.GetValue())
+	default:
+		var ok bool
+		if item.Value, ok = p.Form(uint32(at), l.GetValue()); !ok {
+			return item, invalid("identity %s never has the value %q", item.Identity, l.GetValue())
+		}
+	}
+	return item, nil
+}
+
+// readRange reads a range of addresses, or one address.
+func readRange(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if address, bad := netip.ParseAddr(text); err != nil && bad == nil && address.Zone() == "" {
+		prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	switch {
+	case err != nil:
+		return prefix, invalid("%q is no range of addresses, want one such as 10.0.0.0/8 or 2001:db8::1", text)
+	case prefix.Addr().Is4In6():
+		return prefix, invalid("%q is a range of IPv4 within IPv6, want it as IPv4, for such addresses are read as IPv4", text)
+	case prefix != prefix.Masked():
+		return prefix, invalid("%q has bits beyond its length, did you mean %v?", text, prefix.Masked())
+	}
+	return prefix, nil
+}
+
+// set puts an item into the overlay and gives it as it is there.
+func (s *Server) set(ctx context.Context, item overlay.Item, micros uint64) (*adminv1.OverlayEntry, error) {
+	expiresIn, err := expiry(micros)
+	if err != nil {
+		return nil, err
+	}
+	err = s.config.Overlay.Put(ctx, item, expiresIn)
+	s.audit(ctx, "set "+string(item.Kind), err, append(described(&item), "expires_in", expiresIn.String())...)
+	if err != nil {
+		return nil, told(err)
+	}
+	return s.entryOf(&overlay.Held{Item: item, Expires: s.config.Now().Add(expiresIn)}), nil
+}
+
+func (s *Server) remove(ctx context.Context, item overlay.Item) error {
+	there, err := s.config.Overlay.Remove(ctx, item.Name())
+	if err == nil && !there {
+		return status.Errorf(codes.NotFound, "there is no such %s", item.Kind)
+	}
+	s.audit(ctx, "remove "+string(item.Kind), err, described(&item)...)
+	return told(err)
+}
+
+// described gives an item for the log.
+func described(item *overlay.Item) []any {
+	var all []any
+	add := func(name string, value any, said bool) {
+		if said {
+			all = append(all, name, value)
+		}
+	}
+	add("limit", item.Limit, item.Limit != "")
+	add("key", item.Key, item.Kind == overlay.Override)
+	add("rates", item.Rates, len(item.Rates) > 0)
+	add("burst", item.Burst, item.Burst > 0)
+	add("unlimited", true, item.Unlimited)
+	add("shadow", true, item.Shadow)
+	add("enforce", true, item.Enforce)
+	add("identity", item.Identity, item.Identity != "")
+	add("value", item.Value, item.Value != "")
+	add("cidr", item.Range, item.Range != "")
+	return all
+}
+
+// entries gives the overlay.
+func (s *Server) entries() []*adminv1.OverlayEntry {
+	held := s.config.Overlay.State().Entries
+	all := make([]*adminv1.OverlayEntry, 0, len(held))
+	for i := range held {
+		all = append(all, s.entryOf(&held[i]))
+	}
+	return all
+}
+
+func (s *Server) entryOf(h *overlay.Held) *adminv1.OverlayEntry {
+	e := &adminv1.OverlayEntry{ExpiresIn: micros(h.Expires.Sub(s.config.Now()))}
+	if h.WhyNot != nil {
+		e.WhyNot = h.WhyNot.Error()
+	}
+	if h.Kind == overlay.Override {
+		e.Key = &adminv1.Key{Limit: h.Limit, Key: h.Key}
+		e.Unlimited, e.Shadow, e.Enforce = h.Unlimited, h.Shadow, h.Enforce
+		for _, text := range h.Rates {
+			if rate, err := limit.ParseRate(text); err == nil {
+				rate.Burst = h.Burst
+				e.Rates = append(e.Rates, rateOf(rate))
+			}
+		}
+		return e
+	}
+	e.Listing = &adminv1.Listing{Limit: h.Limit, Identity: h.Identity, Value: h.Value, Cidr: h.Range, Kind: adminv1.ListKind_LIST_KIND_BLOCK}
+	if h.Kind == overlay.Allow {
+		e.Listing.Kind = adminv1.ListKind_LIST_KIND_ALLOW
+	}
+	return e
+}
