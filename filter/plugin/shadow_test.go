@@ -19,6 +19,14 @@ func TestStoriesOfShadowsAndLists(t *testing.T) {
 		return p
 	}
 
+	// withSecond adds another limit, of 4/h, in shadow as the first.
+	withSecond := func(p *policy.Policy) *policy.Policy {
+		l := p.Limits[0]
+		l.Name, l.Rates = "second", []limit.Rate{rate(4, time.Hour)}
+		p.Limits = append(p.Limits, l)
+		return p
+	}
+
 	scenario(t, "what a limit in shadow would have done is counted", func(t *testing.T, w *world) {
 		w.with(shadowed(limit.Local))
 		for range 5 {
@@ -33,6 +41,17 @@ func TestStoriesOfShadowsAndLists(t *testing.T) {
 		w.want(w.get("acme"), "passed")
 		w.worker().advance(tick)
 		w.wantMetric("sluice.shadow.denied", 4)
+	})
+
+	scenario(t, twoShadows, func(t *testing.T, w *world) {
+		w.with(withSecond(shadowed(limit.Local)))
+		for range 7 {
+			w.want(w.get("acme"), "passed")
+		}
+		w.serve()
+		w.worker().advance(tick)
+		w.wantMetric("sluice.shadow.admitted", 2+4)
+		w.wantMetric("sluice.shadow.denied", 5+3)
 	})
 
 	scenario(t, "while the service is away a limit in shadow counts nobody as denied", func(t *testing.T, w *world) {
