@@ -66,7 +66,12 @@ func (l shadowLog) line(now instant.Instant, s control.Shadow, out admission.Out
 		return ""
 	}
 	l[name] = shadowLogged{next: now.Add(shadowLogPause)}
-	line := "sluice: limit " + name + " in shadow would have denied key " + s.Key.Ref.Key
+	line := "sluice: limit " + name + " in shadow would have denied "
+	if s.Key.Ref.Key == "" {
+		line += "a request"
+	} else {
+		line += "key " + s.Key.Ref.Key
+	}
 	if out.Rate.Window != 0 {
 		line += ", over " + out.Rate.String()
 	}

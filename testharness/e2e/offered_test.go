@@ -4,6 +4,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,9 +185,11 @@ func offered(t *testing.T, proxy int, path string, fields ...string) answer {
 // offeredInShadow: what a limit in shadow would have denied goes through, and says so as soon as its worker knows, which is
 // not before it has asked.
 func offeredInShadow(t *testing.T) {
+	wasmLogs(t, "info")
+	defer wasmLogs(t, "warning")
 	before := filterStats(t, "shadow.denied")
 	told := map[string]int{}
-	for i := 0; i < 200 && told["shaded, shaded-too"] < 4; i++ {
+	for i := 0; i < 400 && told["shaded, shaded-too"] < 16; i++ {
 		a := offered(t, i%envoyCount, "/shadow", "x-tenant-id=a")
 		if a.status != http.StatusOK || len(rateFields(a)) > 0 {
 			t.Fatalf("request %d: status %d, %v", i, a.status, rateFields(a))
@@ -195,13 +198,63 @@ func offeredInShadow(t *testing.T) {
 			t.Errorf("request %d of 2/h is told %v", i, told)
 		}
 	}
-	if told["shaded, shaded-too"] < 4 {
-		t.Errorf("in 200 requests clients are told %v", told)
+	if told["shaded, shaded-too"] < 16 {
+		t.Errorf("in 400 requests clients are told %v", told)
 	}
 	for began := time.Now(); filterStats(t, "shadow.denied") == before; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
 			t.Fatal("nothing is counted")
 		}
+	}
+	wantShadowLog(t, map[string]string{"shaded": "key a, over 2/h", "shaded-too": "a request, over 3/h"})
+}
+
+// wasmLogs sets the level from which Envoy writes what the filter logs.
+func wasmLogs(t *testing.T, level string) {
+	t.Helper()
+	for _, e := range fleet.envoys {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+e.Admin+"/logging?wasm="+level, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != http.StatusOK {
+			t.Fatalf("Envoy's level of logs: %s", response.Status)
+		}
+	}
+}
+
+// shadowLine is a line of Envoy's log: when, the worker's thread, the limit, and what is said of it.
+var shadowLine = regexp.MustCompile(`(?m)^\[([-0-9]+ [:.0-9]+)\]\[(\d+)\]\[info\]\[wasm\].* sluice: limit (\S+) in shadow would have denied (.*)$`)
+
+// wantShadowLog: Envoy's log tells of each limit in shadow whom it would have denied, by its name, and a worker does so
+// once in ten seconds, of many denials.
+func wantShadowLog(t *testing.T, want map[string]string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, e := range fleet.envoys {
+		last := map[string]time.Time{} // by thread and limit
+		for _, line := range shadowLine.FindAllStringSubmatch(e.Output(), -1) {
+			at, err := time.Parse("2006-01-02 15:04:05.000", line[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit, says := line[3], line[4]
+			if head, _, _ := strings.Cut(says, ";"); head != want[limit] {
+				t.Errorf("%q, want %q", line[0], want[limit])
+			}
+			if before, again := last[line[2]+limit]; again && at.Sub(before) < 10*time.Second-time.Millisecond {
+				t.Errorf("%q is %v after the line before", line[0], at.Sub(before))
+			}
+			last[line[2]+limit] = at
+			seen[limit] = true
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("Envoy's logs tell of limits %v, want %d", slices.Sorted(maps.Keys(seen)), len(want))
 	}
 }
 
