@@ -9,8 +9,10 @@ import (
 // host, then by its path, then by the first header that has to have one value. What a limit says beyond that, and all that a
 // regular expression or a negation says, is looked at for each that stands where the request leads.
 type index struct {
-	// hosts holds the limits of one host by its name, domains those of *.NAME by NAME, and others those of any host.
-	hosts, domains map[string]*paths
+	// hosts leads to the limits of one host by its name, domains to those of *.NAME by NAME: what they hold are indices
+	// into named. others are the limits of any host.
+	hosts, domains node
+	named          []paths
 	others         paths
 	// longest is the length of the longest NAME in domains.
 	longest int
@@ -28,18 +30,25 @@ type bucket struct {
 	headers []headerIndex
 }
 
-// headerIndex holds limits by the value that a header has to have.
+// headerIndex holds limits by the value that a header has to have, and all of them.
 type headerIndex struct {
 	name   string
-	values map[string][]uint32
+	values node
+	all    []uint32
 }
 
-// node is all paths that begin with the segments that lead to it.
+// node is all paths, or names, or values, that begin with the texts that lead to it. To go from node to node by the first byte
+// costs less than a look at a map.
 type node struct {
-	literal  map[string]*node
+	// text is what stands between the node above and this one. It ends anywhere, not only where a segment does.
+	text string
+	// next are the nodes below, first the first bytes of their texts, in the same order; no two are the same.
+	first string
+	next  []*node
+	// variable stands for a whole segment, which is not empty; what leads to it ends in a slash.
 	variable *node
-	// here holds for the path that ends here, below for that one and all that go on.
-	here, below bucket
+	// here holds for what ends here, below for that and for all that goes on with a slash; nil where nothing does.
+	here, below *bucket
 }
 
 // fewLimits is up to how many limits a look at each of them, as few policies have more, takes no longer than a way through
@@ -48,7 +57,7 @@ const fewLimits = 8
 
 // newIndex makes the index of a policy's limits; where it is not wanted, all of them stand in one place.
 func newIndex(limits []Limit, wanted bool) index {
-	x := index{hosts: make(map[string]*paths), domains: make(map[string]*paths)}
+	var x index
 	for i := range limits {
 		if len(limits[i].Descriptor) > 0 {
 			continue // no request of the filter's
@@ -89,16 +98,16 @@ func (x *index) place(host string) *paths {
 	if host == "" {
 		return &x.others
 	}
-	in := x.hosts
+	in := &x.hosts
 	if name, all := strings.CutPrefix(host, "*."); all {
-		in, host, x.longest = x.domains, name, max(x.longest, len(name))
+		in, host, x.longest = &x.domains, name, max(x.longest, len(name))
 	}
-	p := in[host]
-	if p == nil {
-		p = &paths{}
-		in[host] = p
+	u := placed(&in.grow(host).here)
+	if len(u.limits) == 0 {
+		u.limits = append(u.limits, uint32(len(x.named)))
+		x.named = append(x.named, paths{})
 	}
-	return p
+	return &x.named[u.limits[0]]
 }
 
 func (p *paths) place(m *Match) *bucket {
@@ -110,50 +119,82 @@ func (p *paths) place(m *Match) *bucket {
 	}
 	switch {
 	case m.PathExact != "":
-		return &p.tree.grow(m.PathExact, false).here
+		return placed(&p.tree.grow(m.PathExact).here)
 	case m.PathTemplate != "":
 		return p.tree.template(m.PathTemplate)
 	default:
-		return &p.tree.grow(strings.TrimSuffix(m.PathPrefix, "/"), false).below
+		return placed(&p.tree.grow(strings.TrimSuffix(m.PathPrefix, "/")).below)
 	}
 }
 
-// template gives where a path template belongs.
+// template gives where a path template belongs that CheckTemplate has passed.
 func (n *node) template(text string) *bucket {
-	head, rest := text, false
-	if last := strings.LastIndexByte(text, '/'); isRest(text[last:]) {
-		head, rest = text[:last], true
+	for {
+		begin := strings.IndexByte(text, '{')
+		if begin < 0 {
+			return placed(&n.grow(text).here)
+		}
+		if isRest(text) && strings.IndexByte(text[begin:], '/') < 0 {
+			return placed(&n.grow(text[:begin-1]).below)
+		}
+		n = n.grow(text[:begin])
+		if n.variable == nil {
+			n.variable = &node{}
+		}
+		n = n.variable
+		_, text = cutSegment(text[begin-1:])
 	}
-	n = n.grow(head, true)
-	if rest {
-		return &n.below
-	}
-	return &n.here
 }
 
-// grow gives the node of a path, with variables in it or without.
-func (n *node) grow(path string, variables bool) *node {
-	for path != "" {
-		var segment string
-		segment, path = cutSegment(path)
-		if variables && isPathVariable(segment) {
-			if n.variable == nil {
-				n.variable = &node{}
-			}
-			n = n.variable
-			continue
+// placed gives the bucket of a node, which there is from then on.
+func placed(u **bucket) *bucket {
+	if *u == nil {
+		*u = &bucket{}
+	}
+	return *u
+}
+
+// grow gives the node of a text.
+func (n *node) grow(text string) *node {
+	for text != "" {
+		i := strings.IndexByte(n.first, text[0])
+		if i < 0 {
+			n.first += text[:1]
+			n.next = append(n.next, &node{text: text})
+			return n.next[len(n.next)-1]
 		}
-		next := n.literal[segment]
-		if next == nil {
-			if n.literal == nil {
-				n.literal = make(map[string]*node)
-			}
-			next = &node{}
-			n.literal[segment] = next
+		next, same := n.next[i], 1
+		for same < min(len(text), len(next.text)) && text[same] == next.text[same] {
+			same++
 		}
-		n = next
+		if same < len(next.text) {
+			n.next[i] = &node{text: next.text[:same], first: next.text[same : same+1], next: []*node{next}}
+			next.text = next.text[same:]
+		}
+		n, text = n.next[i], text[same:]
 	}
 	return n
+}
+
+// at gives the limits of a text.
+func (n *node) at(text string) []uint32 {
+	for n != nil && text != "" {
+		n, text = n.toward(text)
+	}
+	if n == nil || n.here == nil {
+		return nil
+	}
+	return n.here.limits
+}
+
+// toward gives the node below on the way to a text, and what of the text is left there; nil where there is none.
+func (n *node) toward(text string) (*node, string) {
+	if i := strings.IndexByte(n.first, text[0]); i >= 0 {
+		if next := n.next[i]; strings.HasPrefix(text, next.text) {
+			return next, text[len(next.text):]
+		}
+	}
+	return nil, ""
 }
 
 func (u *bucket) add(m *Match, limit uint32) {
@@ -166,27 +207,29 @@ func (u *bucket) add(m *Match, limit uint32) {
 	at := slices.IndexFunc(u.headers, func(h headerIndex) bool { return h.name == f.Name })
 	if at < 0 {
 		at = len(u.headers)
-		u.headers = append(u.headers, headerIndex{f.Name, make(map[string][]uint32)})
+		u.headers = append(u.headers, headerIndex{name: f.Name})
 	}
-	values := u.headers[at].values
-	values[f.Value] = append(values[f.Value], limit)
+	h := &u.headers[at]
+	h.all = append(h.all, limit)
+	value := placed(&h.values.grow(f.Value).here)
+	value.limits = append(value.limits, limit)
 }
 
 // matching appends the limits whose match the request is to found, in the policy's order.
 func (b *binding) matching(found []uint32) []uint32 {
 	x := &b.binder.index
 	found = b.inPaths(&x.others, found)
-	if len(x.hosts)+len(x.domains) > 0 {
+	if len(x.named) > 0 {
 		host := b.readHost()
-		if p := x.hosts[host]; p != nil {
-			found = b.inPaths(p, found)
+		for _, i := range x.hosts.at(host) {
+			found = b.inPaths(&x.named[i], found)
 		}
 		for at := max(0, len(host)-x.longest-1); at < len(host) && x.longest > 0; at++ {
 			if host[at] != '.' || at == 0 {
 				continue
 			}
-			if p := x.domains[host[at+1:]]; p != nil {
-				found = b.inPaths(p, found)
+			for _, i := range x.domains.at(host[at+1:]) {
+				found = b.inPaths(&x.named[i], found)
 			}
 		}
 	}
@@ -208,16 +251,20 @@ func (b *binding) inPaths(p *paths, found []uint32) []uint32 {
 }
 
 func (b *binding) inTree(n *node, path string, found []uint32) []uint32 {
-	found = b.inBucket(&n.below, found)
-	if path == "" {
-		return b.inBucket(&n.here, found)
-	}
-	segment, rest := cutSegment(path)
-	if next := n.literal[segment]; next != nil {
-		found = b.inTree(next, rest, found)
-	}
-	if n.variable != nil && segment != "" {
-		found = b.inTree(n.variable, rest, found)
+	for n != nil {
+		if n.below != nil && (path == "" || path[0] == '/') {
+			found = b.inBucket(n.below, found)
+		}
+		if path == "" {
+			if n.here != nil {
+				found = b.inBucket(n.here, found)
+			}
+			break
+		}
+		if n.variable != nil && path[0] != '/' {
+			found = b.inTree(n.variable, behindSegment(path), found)
+		}
+		n, path = n.toward(path)
 	}
 	return found
 }
@@ -230,18 +277,16 @@ func (b *binding) inBucket(u *bucket, found []uint32) []uint32 {
 		if fields == 0 {
 			continue
 		}
-		found = b.among(h.values[value], found)
-		switch elements := strings.Count(value, ","); {
-		case elements >= maxElements:
-			for _, limits := range h.values {
-				found = b.among(limits, found)
-			}
-		case elements > 0:
-			for rest, more := value, true; more; {
-				var element string
-				element, rest, more = strings.Cut(rest, ",")
-				found = b.among(h.values[strings.Trim(element, " \t")], found)
-			}
+		elements := strings.Count(value, ",")
+		if elements >= maxElements {
+			found = b.among(h.all, found)
+			continue
+		}
+		found = b.among(h.values.at(value), found)
+		for rest, more := value, elements > 0; more; {
+			var element string
+			element, rest, more = strings.Cut(rest, ",")
+			found = b.among(h.values.at(strings.Trim(element, " \t")), found)
 		}
 	}
 	return found

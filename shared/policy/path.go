@@ -88,3 +88,11 @@ func cutSegment(path string) (segment, rest string) {
 	}
 	return path[1:end], path[end:]
 }
+
+// behindSegment gives what stands behind a segment, which has no slash before it.
+func behindSegment(path string) string {
+	if end := strings.IndexByte(path, '/'); end >= 0 {
+		return path[end:]
+	}
+	return ""
+}

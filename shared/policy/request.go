@@ -54,10 +54,23 @@ func (b *binding) readHost() string {
 // canonicalHost gives the name or the address in an authority without its port, in lower case and without the dot at its end
 // that says that it is complete: all spellings of one host are one.
 func canonicalHost(authority string) string {
+	if isCanonicalHost(authority) {
+		return authority
+	}
 	if colon := strings.LastIndexByte(authority, ':'); colon >= 0 && strings.IndexByte(authority[colon:], ']') < 0 {
 		authority = authority[:colon]
 	}
 	return lowerASCII(strings.TrimSuffix(authority, "."))
+}
+
+// isCanonicalHost says so of most authorities, in one look at them; false may be either.
+func isCanonicalHost(authority string) bool {
+	for i := range len(authority) {
+		if c := authority[i]; c == ':' || c >= 'A' && c <= 'Z' {
+			return false
+		}
+	}
+	return !strings.HasSuffix(authority, ".")
 }
 
 // ValidHost says whether text may be a host to match: a name in lower case, as canonicalHost gives it, or an address, in

@@ -21,33 +21,32 @@ func (t *templates) match(path string) (string, bool) {
 	if path == "" || path[0] != '/' {
 		return "", false
 	}
-	if found := t.tree.first(path); found != nil {
+	if found := t.tree.best(path); found != nil {
 		return t.texts[found.limits[0]], true
 	}
 	return "", false
 }
 
-// first looks at every node at most once, for one path leads to each.
-func (n *node) first(path string) *bucket {
+// best looks at every node at most once, for one path leads to each.
+func (n *node) best(path string) *bucket {
 	if path == "" {
-		if len(n.here.limits) > 0 {
-			return &n.here
+		if n.here != nil {
+			return n.here
 		}
 	} else {
-		segment, rest := cutSegment(path)
-		if next := n.literal[segment]; next != nil {
-			if found := next.first(rest); found != nil {
+		if next, rest := n.toward(path); next != nil {
+			if found := next.best(rest); found != nil {
 				return found
 			}
 		}
-		if n.variable != nil && segment != "" {
-			if found := n.variable.first(rest); found != nil {
+		if n.variable != nil && path[0] != '/' {
+			if found := n.variable.best(behindSegment(path)); found != nil {
 				return found
 			}
 		}
 	}
-	if len(n.below.limits) > 0 {
-		return &n.below
+	if path == "" || path[0] == '/' {
+		return n.below
 	}
 	return nil
 }
