@@ -21,7 +21,13 @@ type Rate struct {
 type Limiter struct {
 	rates []Rate
 	// parts, where it is not 0, is into how many buckets a window is divided.
-	parts   int
+	parts int
+
+	ledger
+}
+
+// ledger is every charge that was ever made.
+type ledger struct {
 	charges []charge
 	grants  int
 }
@@ -81,14 +87,14 @@ func (l *Limiter) Reserve(now time.Duration, call string, want, least int64, ttl
 	}
 	grant.End = grant.Start + ttl
 	if grant.Units > 0 {
-		l.grants++
-		grant.Number = l.grants
-		l.charges = append(l.charges, charge{grant: grant.Number, lease: ttl > 0, call: call, units: grant.Units, score: grant.End})
+		l.charge(&grant, call, ttl > 0)
 	} else {
 		grant.Start, grant.End = now, now
 	}
 	if want-grant.Units >= least {
-		l.deny(&grant, now, least)
+		l.deny(&grant, now, l.rates, func(rates []Rate, charges []charge) (time.Duration, bool) {
+			return (&Limiter{rates: rates, parts: l.parts}).firstFree(now, least, charges)
+		})
 	}
 	return grant
 }
@@ -100,9 +106,18 @@ func multiple(n, of int64) int64 {
 	return n - n%of
 }
 
-func (l *Limiter) deny(grant *Grant, now time.Duration, least int64) {
+// charge notes a grant, and numbers it.
+func (l *ledger) charge(grant *Grant, call string, lease bool) {
+	l.grants++
+	grant.Number = l.grants
+	l.charges = append(l.charges, charge{grant: grant.Number, lease: lease, call: call, units: grant.Units, score: grant.End})
+}
+
+// deny says when what is not granted could be had. soonest gives the first instant at which some rates have it, under some
+// charges; false: never.
+func (l *ledger) deny(grant *Grant, now time.Duration, rates []Rate, soonest func([]Rate, []charge) (time.Duration, bool)) {
 	grant.Denied = true
-	retryAt, ok := l.firstFree(now, least, l.charges)
+	retryAt, ok := soonest(rates, l.charges)
 	if !ok {
 		grant.Never = true
 		grant.RetryAt, grant.DenyUntil = now, now
@@ -115,23 +130,16 @@ func (l *Limiter) deny(grant *Grant, now time.Duration, least int64) {
 			certain = append(certain, c)
 		}
 	}
-	certainly, _ := l.firstFree(now, least, certain)
-	pause := l.denying(now, least) / 20
-	pause = max(20*time.Millisecond, min(time.Second, pause))
-	grant.DenyUntil = min(retryAt, max(certainly, now+pause))
-}
-
-// denying gives the window of the rate that denies for the longest.
-func (l *Limiter) denying(now time.Duration, least int64) time.Duration {
-	var window, latest time.Duration
-	for i, rate := range l.rates {
-		alone := Limiter{rates: l.rates[i : i+1], parts: l.parts}
-		at, _ := alone.firstFree(now, least, l.charges)
+	certainly, _ := soonest(rates, certain)
+	var window, latest time.Duration // of the rate that denies for the longest
+	for i, rate := range rates {
+		at, _ := soonest(rates[i:i+1], l.charges)
 		if i == 0 || at > latest {
 			window, latest = rate.Window, at
 		}
 	}
-	return window
+	pause := max(20*time.Millisecond, min(time.Second, window/20))
+	grant.DenyUntil = min(retryAt, max(certainly, now+pause))
 }
 
 // used is Σ units of charges with score > at − window.
@@ -203,19 +211,19 @@ func (l *Limiter) Settle(number int, uses []Use, unused int64) {
 }
 
 // Cancel removes what a call was granted and has not been settled.
-func (l *Limiter) Cancel(call string) {
+func (l *ledger) Cancel(call string) {
 	l.charges = slices.DeleteFunc(l.charges, func(c charge) bool { return c.grant != 0 && c.call == call })
 }
 
 // Record charges units whatever the limit.
-func (l *Limiter) Record(uses []Use) {
+func (l *ledger) Record(uses []Use) {
 	for _, use := range uses {
 		l.charges = append(l.charges, charge{units: use.Units, score: use.At})
 	}
 }
 
 // Reset forgets everything.
-func (l *Limiter) Reset() { l.charges = nil }
+func (l *ledger) Reset() { l.charges = nil }
 
 // State is how one rate stands.
 type State struct {

@@ -13,8 +13,8 @@ type Windows struct {
 	// weighted: what is used is the units of the current window and those of the one before, these by its share that a
 	// window which ends now still overlaps, rounded up.
 	weighted bool
-	charges  []charge
-	grants   int
+
+	ledger
 }
 
 // NewFixedWindow counts each window by itself.
@@ -44,14 +44,12 @@ func (w *Windows) Reserve(now time.Duration, call string, want, least int64, ttl
 		}
 	}
 	if grant.Units > 0 {
-		w.grants++
-		grant.Number = w.grants
-		w.charges = append(w.charges, charge{
-			grant: grant.Number, lease: grant.End > now, call: call, units: grant.Units, score: grant.End,
-		})
+		w.charge(&grant, call, grant.End > now)
 	}
 	if want-grant.Units >= least {
-		w.deny(&grant, now, least)
+		w.deny(&grant, now, w.rates, func(rates []Rate, charges []charge) (time.Duration, bool) {
+			return (&Windows{rates: rates, weighted: w.weighted}).firstFree(now, least, charges)
+		})
 	}
 	return grant
 }
@@ -63,33 +61,6 @@ func (w *Windows) leaseEnd(start, ttl time.Duration) time.Duration {
 		end = min(end, w.startOf(w.index(start, rate)+1, rate)-time.Microsecond)
 	}
 	return end
-}
-
-func (w *Windows) deny(grant *Grant, now time.Duration, least int64) {
-	grant.Denied = true
-	retryAt, ok := w.firstFree(now, least, w.charges)
-	if !ok {
-		grant.Never = true
-		grant.RetryAt, grant.DenyUntil = now, now
-		return
-	}
-	grant.RetryAt = retryAt
-	var certain []charge // what no worker can give back
-	for _, c := range w.charges {
-		if c.grant == 0 || !c.lease {
-			certain = append(certain, c)
-		}
-	}
-	certainly, _ := w.firstFree(now, least, certain)
-	var window, latest time.Duration // of the rate that denies for the longest
-	for i, rate := range w.rates {
-		at, _ := w.firstFreeOf(rate, now, least, w.charges)
-		if i == 0 || at > latest {
-			window, latest = rate.Window, at
-		}
-	}
-	pause := max(20*time.Millisecond, min(time.Second, window/20))
-	grant.DenyUntil = min(retryAt, max(certainly, now+pause))
 }
 
 // index numbers the windows of a rate from 1970 on.
@@ -185,21 +156,6 @@ func (w *Windows) Settle(number int, uses []Use, unused int64) {
 		c.units -= min(left, unused)
 	}
 }
-
-// Cancel removes what a call was granted and has not been settled.
-func (w *Windows) Cancel(call string) {
-	w.charges = slices.DeleteFunc(w.charges, func(c charge) bool { return c.grant != 0 && c.call == call })
-}
-
-// Record charges units whatever the limit.
-func (w *Windows) Record(uses []Use) {
-	for _, use := range uses {
-		w.charges = append(w.charges, charge{units: use.Units, score: use.At})
-	}
-}
-
-// Reset forgets everything.
-func (w *Windows) Reset() { w.charges = nil }
 
 // States gives a state for each rate. Its reset is when nothing is used any more.
 func (w *Windows) States(now time.Duration) []State {
