@@ -32,6 +32,11 @@ type Observer interface {
 	Leaked(charges int)
 	// Called notes that a worker called, which version of the policy it decides by, and how many asks its call has.
 	Called(worker uint64, version string, asks int)
+	// Leased notes a lease that a worker was granted, which ends so long from now.
+	Leased(worker uint64, limit, lease string, units int64, endIn time.Duration)
+	// Settled notes that a lease or a strict charge is settled, and how many of its units will never be spent. It may be told
+	// twice, where a worker did not hear the answer.
+	Settled(limit, lease string, unused int64)
 	// Reported hands over what a worker has decided, each report once. It is not written to any more.
 	Reported(worker uint64, report *wire.Report)
 }
@@ -92,7 +97,10 @@ func (nobody) Decided(string, int64, int64, int64) {}
 func (nobody) RolledBack(int)                      {}
 func (nobody) Leaked(int)                          {}
 func (nobody) Called(uint64, string, int)          {}
+func (nobody) Settled(string, string, int64)       {}
 func (nobody) Reported(uint64, *wire.Report)       {}
+
+func (nobody) Leased(uint64, string, string, int64, time.Duration) {}
 
 // SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
 func (a *Authority) SetPolicy(p *policy.Policy) {
@@ -128,6 +136,10 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {
 		response.Settled = a.settle(ctx, book, request.Settles)
+		for _, i := range response.Settled {
+			s := &request.Settles[i]
+			a.config.Observer.Settled(s.Limit, s.Lease, s.Unused)
+		}
 	}
 	if len(request.Abandoned) > 0 {
 		response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned)
@@ -137,6 +149,11 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	}
 	if len(request.Asks) > 0 {
 		response.Results = a.answer(ctx, book, request)
+		for i := range response.Results {
+			if r := &response.Results[i]; r.Lease != "" && r.EndIn > 0 {
+				a.config.Observer.Leased(request.WorkerID, request.Asks[i].Limit, r.Lease, r.Units, r.EndIn)
+			}
+		}
 	}
 	if request.Active {
 		response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)

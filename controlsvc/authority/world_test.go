@@ -43,9 +43,11 @@ func (o *observed) Decided(limit string, admitted, denied, unanswered int64) {
 	o.denied[limit] += denied
 	o.unanswered[limit] += unanswered
 }
-func (o *observed) RolledBack(n int)           { o.rolledBack += n }
-func (o *observed) Leaked(n int)               { o.leaked += n }
-func (o *observed) Called(uint64, string, int) {}
+func (o *observed) RolledBack(n int)                                    { o.rolledBack += n }
+func (o *observed) Leaked(n int)                                        { o.leaked += n }
+func (o *observed) Called(uint64, string, int)                          {}
+func (o *observed) Leased(uint64, string, string, int64, time.Duration) {}
+func (o *observed) Settled(string, string, int64)                       {}
 
 func (o *observed) Reported(_ uint64, report *wire.Report) {
 	o.mu.Lock()

@@ -23,6 +23,7 @@ import (
 	"sluice/controlsvc/policyfile"
 	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
+	"sluice/controlsvc/store"
 	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/instant"
@@ -92,15 +93,15 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 
 	metrics := telemetry.NewMetrics()
 	seen := traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()})
-	store := metrics.Store(raw.Store, p.Now, seen.Stored)
-	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, store: store}
-	s.authority = authority.New(authority.Config{Store: store, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen}})
-	s.overlay = overlay.New(overlay.Config{Store: store, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
+	measured := metrics.Store(raw.Store, p.Now, seen.Stored)
+	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, store: measured}
+	s.authority = authority.New(authority.Config{Store: measured, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen}})
+	s.overlay = overlay.New(overlay.Config{Store: measured, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
 	s.overlay.SetFile(loaded)
 	if err := s.overlay.Poll(ctx); err != nil {
 		logger.Warn("the policy is the file's alone until the store answers: overrides and lists that operators set are not known", "why", err.Error())
 	}
-	s.readiness = &readiness{authority: s.authority, store: store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
+	s.readiness = &readiness{authority: s.authority, store: measured, warning: raw.warning, timeout: o.callTimeout, logger: logger}
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
 		Timeout: o.callTimeout * 3 / 4, // its limits' on_unavailable decides before the call's deadline does
@@ -109,6 +110,7 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		Authority: s.authority, Observer: metrics, Logger: logger, Replica: s.replica, Random: rand.Uint64,
 		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig,
 	})
+	metrics.Traffic(seen.Now)
 	metrics.Watch(s.authority.Owed, s.rpc.InFlight)
 	s.http = &http.Server{
 		Handler:           newHandler(s.readiness, metrics.Handler()),
@@ -238,12 +240,22 @@ type observer struct {
 }
 
 func (o observer) Called(worker uint64, version string, asks int) {
-	o.Metrics.Called(worker, version, asks)
+	o.Metrics.Called(asks)
 	o.traffic.Called(worker, version)
 }
 
+func (o observer) Leased(worker uint64, limit, lease string, units int64, endIn time.Duration) {
+	o.traffic.Leased(worker, limit, lease, units, endIn)
+}
+
+func (o observer) Settled(limit, lease string, unused int64) {
+	if grant, is := store.ParseGrant(lease); is && grant.Kind == store.Lease {
+		o.traffic.Settled(limit, lease, grant.Units, unused)
+	}
+}
+
 func (o observer) Reported(worker uint64, report *wire.Report) {
-	o.Metrics.Reported(worker, report)
+	o.Metrics.Reported(report)
 	o.traffic.Reported(worker, report)
 }
 

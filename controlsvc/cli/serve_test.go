@@ -177,9 +177,9 @@ func TestServe(t *testing.T) {
 			_, metrics := get(t, service, "/metrics")
 			contain(t, "metrics", metrics,
 				`sluice_sync_total{code="OK"} 1`,
-				`sluice_decisions_total{limit="slow",result="admitted",source="store"} 5`,
-				`sluice_decisions_total{limit="slow",result="denied",source="store"} 2`,
-				`sluice_decisions_total{limit="tenant",result="denied",source="store"} 0`,
+				`sluice_asked_total{limit="slow",result="admitted"} 5`,
+				`sluice_asked_total{limit="slow",result="denied"} 2`,
+				`sluice_asked_total{limit="tenant",result="denied"} 0`,
 				`sluice_store_seconds_count{operation="reserve"} 1`,
 				`sluice_policy_info{domain="shop",version="`+policy.GetVersion()+`"} 1`,
 				"process_open_fds", "go_goroutines",

@@ -17,15 +17,13 @@ import (
 	"sluice/shared/wire"
 )
 
-// otherLimits is what decisions under limits are counted as that the policy in force does not have.
-const otherLimits = "(other)"
-
 // Metrics counts what the service does, in a registry of its own. It is what the authority and the server observe with.
 // No identity of a caller is ever in a label.
 type Metrics struct {
 	registry  *prometheus.Registry
+	decisions *decisions
 	syncs     *prometheus.CounterVec
-	decisions *prometheus.CounterVec
+	asked     *prometheus.CounterVec
 	answered  *prometheus.CounterVec
 	rollbacks prometheus.Counter
 	leaked    prometheus.Counter
@@ -51,15 +49,17 @@ func NewMetrics() *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
+	registry := prometheus.NewRegistry()
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
+		registry:  registry,
+		decisions: newDecisions(registry),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_sync_total", Help: "Calls of Sync, by gRPC status code.",
 		}, []string{"code"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_decisions_total",
-			Help: "Requests decided, by limit, result (admitted, denied, unanswered: the store did not answer) and source.",
-		}, []string{"limit", "result", "source"}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_asked_total",
+			Help: "Requests that workers asked the service for, once for each limit, by result: admitted, denied, unanswered (the store was).",
+		}, []string{"limit", "result"}),
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ratelimit_total",
 			Help: "Calls of Envoy's own rate limit filter, by limit, result (admitted, denied) and source: where the verdict was known from.",
@@ -90,7 +90,7 @@ func NewMetrics() *Metrics {
 		labels: make(map[string]decided), answers: make(map[answer]prometheus.Counter),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.decisions, m.answered, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
+		m.syncs, m.asked, m.answered, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())
@@ -142,6 +142,7 @@ func (m *Metrics) Policy(p *policy.Policy) {
 	m.policy.Reset()
 	m.policy.WithLabelValues(p.Domain, p.Version).Set(1)
 	m.limits.Set(float64(len(p.Limits)))
+	m.decisions.setPolicy(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.answers)
@@ -157,13 +158,13 @@ func (m *Metrics) Policy(p *policy.Policy) {
 	}
 	for name := range before {
 		if _, stays := m.labels[name]; !stays {
-			m.decisions.DeletePartialMatch(prometheus.Labels{"limit": name})
+			m.asked.DeletePartialMatch(prometheus.Labels{"limit": name})
 			m.answered.DeletePartialMatch(prometheus.Labels{"limit": name})
 		}
 	}
 }
 
-// Decided counts requests that a limit admitted, denied, or had no answer for from the store.
+// Decided counts requests that were asked for and that a limit admitted, denied, or had no answer for from the store.
 func (m *Metrics) Decided(limit string, admitted, denied, unanswered int64) {
 	d := m.limit(limit)
 	d.admitted.Add(float64(admitted))
@@ -184,9 +185,9 @@ func (m *Metrics) limit(name string) decided {
 
 func (m *Metrics) series(label string) decided {
 	return decided{
-		admitted:   m.decisions.WithLabelValues(label, "admitted", "store"),
-		denied:     m.decisions.WithLabelValues(label, "denied", "store"),
-		unanswered: m.decisions.WithLabelValues(label, "unanswered", "store"),
+		admitted:   m.asked.WithLabelValues(label, "admitted"),
+		denied:     m.asked.WithLabelValues(label, "denied"),
+		unanswered: m.asked.WithLabelValues(label, "unanswered"),
 	}
 }
 
@@ -232,11 +233,11 @@ func (m *Metrics) RolledBack(grants int) { m.rollbacks.Add(float64(grants)) }
 // Leaked counts charges that could not be taken back.
 func (m *Metrics) Leaked(charges int) { m.leaked.Add(float64(charges)) }
 
-// Called takes what is known of a worker's call.
-func (m *Metrics) Called(uint64, string, int) {}
+// Called counts a worker's call, and how much it asks for.
+func (m *Metrics) Called(asks int) { m.decisions.asks.Observe(float64(asks)) }
 
-// Reported takes what a worker has decided.
-func (m *Metrics) Reported(uint64, *wire.Report) {}
+// Reported counts what a worker has decided.
+func (m *Metrics) Reported(report *wire.Report) { m.decisions.report(report) }
 
 // Synced counts calls of Sync by their outcome.
 func (m *Metrics) Synced(code codes.Code) { m.syncs.WithLabelValues(code.String()).Inc() }

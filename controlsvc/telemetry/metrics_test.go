@@ -58,10 +58,10 @@ func TestMetrics(t *testing.T) {
 	m.Watch(func() int { return 7 }, func() int { return 8 })
 	text := scrape(t, m)
 	contain(t, text,
-		`sluice_decisions_total{limit="tenant",result="admitted",source="store"} 6`,
-		`sluice_decisions_total{limit="tenant",result="denied",source="store"} 3`,
-		`sluice_decisions_total{limit="tenant",result="unanswered",source="store"} 2`,
-		`sluice_decisions_total{limit="reports",result="admitted",source="store"} 0`,
+		`sluice_asked_total{limit="tenant",result="admitted"} 6`,
+		`sluice_asked_total{limit="tenant",result="denied"} 3`,
+		`sluice_asked_total{limit="tenant",result="unanswered"} 2`,
+		`sluice_asked_total{limit="reports",result="admitted"} 0`,
 		`sluice_sync_total{code="OK"} 1`,
 		`sluice_sync_total{code="InvalidArgument"} 1`,
 		`sluice_shed_total 1`, `sluice_panics_total 1`, `sluice_rollbacks_total 4`, `sluice_leaked_charges_total 6`,
@@ -85,9 +85,9 @@ func TestARemovedLimitLeavesNothingBehind(t *testing.T) {
 	m.Decided("limit-7", 3, 0, 0) // by a call that began under that policy
 	text := scrape(t, m)
 	contain(t, text,
-		`sluice_decisions_total{limit="stays",result="admitted",source="store"} 50`,
-		`sluice_decisions_total{limit="limit-49",result="admitted",source="store"} 1`,
-		`sluice_decisions_total{limit="(other)",result="admitted",source="store"} 3`,
+		`sluice_asked_total{limit="stays",result="admitted"} 50`,
+		`sluice_asked_total{limit="limit-49",result="admitted"} 1`,
+		`sluice_asked_total{limit="(other)",result="admitted"} 3`,
 	)
 	if n := strings.Count(text, `result="admitted"`); n != 3 {
 		t.Errorf("%d limits have series; want 3:\n%s", n, text)

@@ -107,7 +107,7 @@ func (t *Traffic) state(now instant.Instant, ranges ...span) state {
 	if t.policy != nil {
 		s.Policy = t.policy.Version
 	}
-	s.Workers, s.Connected = t.workers.list(s.Replica, now)
+	s.Workers, s.Connected = t.workers.list(s.Replica, t.leases.byWorker(now), now)
 	s.Fallbacks = slices.Clone(t.fallbacks)
 	t.mu.Unlock()
 	for _, of := range ranges {

@@ -96,6 +96,7 @@ type Traffic struct {
 	store     latencies
 	fallbacks fallbacks
 	workers   workers
+	leases    leases
 	others    []state
 	heard     instant.Instant // when the others were
 }
@@ -105,6 +106,7 @@ func New(config Config) *Traffic {
 	t := &Traffic{
 		config: config, since: config.Now(), total: newTimeline(), timelines: make(map[string]*timeline),
 		upstream: newLatencies(), store: newLatencies(), workers: workers{known: make(map[uint64]*Worker)},
+		leases: leases{live: make(map[string]*lease), ends: make(map[int64][]string), units: make(map[string]*LeaseUnits)},
 	}
 	for i, s := range spans {
 		t.most[i] = newRing[denied](s.sketchStep, s.sketches)
@@ -123,6 +125,11 @@ func (t *Traffic) SetPolicy(p *policy.Policy) {
 	for name := range t.timelines {
 		if name != OtherLimits && !t.limits[name] {
 			delete(t.timelines, name)
+		}
+	}
+	for name := range t.leases.units {
+		if name != OtherLimits && !t.limits[name] {
+			delete(t.leases.units, name)
 		}
 	}
 }

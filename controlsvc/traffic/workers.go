@@ -33,6 +33,9 @@ type Worker struct {
 	// Requests it has reported, and for how many seconds it did without the service.
 	Requests int64   `json:"requests"`
 	Away     float64 `json:"away"`
+	// Leases that are out, of so many units in all.
+	Leases int64 `json:"leases"`
+	Units  int64 `json:"units"`
 }
 
 // workers are those heard of within the last minute.
@@ -82,11 +85,12 @@ func (w *workers) reported(id uint64, report *wire.Report, counts Counts, now in
 }
 
 // list gives the workers, those last that were heard of first, and how many there are.
-func (w *workers) list(replica string, now instant.Instant) (list []Worker, all int) {
+func (w *workers) list(replica string, leases map[uint64]LeaseUnits, now instant.Instant) (list []Worker, all int) {
 	w.prune(now)
-	for _, at := range w.known {
+	for id, at := range w.known {
 		one := *at
 		one.Replica = replica
+		one.Leases, one.Units = leases[id].Leases, leases[id].Granted
 		list = append(list, one)
 	}
 	all = len(list)
@@ -108,6 +112,8 @@ func newestWorkers(list []Worker) []Worker {
 			distinct[last].Age = max(distinct[last].Age, at.Age)
 			distinct[last].Requests += at.Requests
 			distinct[last].Away += at.Away
+			distinct[last].Leases += at.Leases
+			distinct[last].Units += at.Units
 			continue
 		}
 		distinct = append(distinct, at)

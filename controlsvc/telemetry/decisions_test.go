@@ -1,0 +1,135 @@
+package telemetry_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sluice/controlsvc/telemetry"
+	"sluice/controlsvc/traffic"
+	"sluice/shared/admission"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+func shop(limits ...string) *policy.Policy {
+	p := &policy.Policy{Version: "v1", Domain: "shop"}
+	for _, limit := range limits {
+		p.Limits = append(p.Limits, policy.Limit{Name: limit})
+	}
+	return p
+}
+
+func TestReportsAreCounted(t *testing.T) {
+	m := telemetry.NewMetrics()
+	m.Policy(shop("tenant", "reports"))
+	m.Called(3)
+	m.Reported(&wire.Report{
+		Tallies: []wire.Tally{
+			{Limit: "tenant", Route: "/v1/{id}", Window: time.Minute, Result: wire.Admitted, Source: uint8(admission.FromLease), Count: 7, Near: 2},
+			{Limit: "tenant", Window: 500 * time.Millisecond, Result: wire.Denied, Source: uint8(admission.FromDenial), Count: 3},
+			{Limit: "reports", Result: wire.ShadowDenied, Source: uint8(admission.FromStore), Count: 1},
+			{Result: wire.Left, Source: uint8(admission.FromStore), Count: 1},
+			{Limit: "unheard of", Result: wire.Admitted, Source: 99, Count: 5, Near: 1},
+			{Limit: "tenant", Result: 77, Count: 5},
+			{Limit: "tenant", Result: wire.Admitted, Count: -5},
+		},
+		KeysLost: 4, Waits: 2, Waited: 30 * time.Millisecond, Away: 2 * time.Second, UpstreamMicros: []uint32{1500},
+	})
+	contain(t, scrape(t, m),
+		`sluice_decisions_total{limit="tenant",result="admitted",route="/v1/{id}",source="lease",window="60s"} 7`,
+		`sluice_decisions_total{limit="tenant",result="denied",route="",source="denial",window="0.5s"} 3`,
+		`sluice_decisions_total{limit="reports",result="shadow_denied",route="",source="store",window=""} 1`,
+		`sluice_decisions_total{limit="",result="left",route="",source="store",window=""} 1`,
+		`sluice_decisions_total{limit="(other)",result="admitted",route="",source="unknown",window=""} 5`,
+		`sluice_near_misses_total{limit="tenant"} 2`, `sluice_near_misses_total{limit="reports"} 0`,
+		`sluice_reports_total 1`, `sluice_report_keys_lost_total 4`, `sluice_waits_total 2`, `sluice_wait_seconds_total 0.03`,
+		`sluice_fallback_seconds_total 2`, `sluice_upstream_seconds_bucket{le="0.0025"} 1`, `sluice_upstream_seconds_bucket{le="0.001"} 0`,
+		`sluice_sync_asks_bucket{le="2"} 0`, `sluice_sync_asks_bucket{le="4"} 1`,
+	)
+}
+
+// Whatever is reported, under whatever policies, every request is counted once, by how it ended.
+func TestEveryRequestIsCountedOnce(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^sluice_decisions_total\{.*result="(\w+)".*\} (\S+)$`)
+	rapid.Check(t, func(rt *rapid.T) {
+		m := telemetry.NewMetrics()
+		m.Policy(shop("a", "b"))
+		want := map[string]float64{}
+		for range rapid.IntRange(0, 10).Draw(rt, "reports") {
+			var r wire.Report
+			for range rapid.IntRange(0, 10).Draw(rt, "tallies") {
+				one := wire.Tally{
+					Limit: rapid.SampledFrom([]string{"", "a", "b", "c", "(other)"}).Draw(rt, "limit"), Route: rapid.SampledFrom([]string{"", "/", "/{x}"}).Draw(rt, "route"),
+					Window: time.Duration(rapid.IntRange(0, 2).Draw(rt, "window")) * time.Second, Result: wire.Result(rapid.IntRange(1, 5).Draw(rt, "result")),
+					Source: rapid.Uint8Range(0, 9).Draw(rt, "source"), Count: rapid.Int64Range(0, 1000).Draw(rt, "count"),
+				}
+				want[one.Result.String()] += float64(one.Count)
+				r.Tallies = append(r.Tallies, one)
+			}
+			m.Reported(&r)
+			m.Policy(shop("a", "b", rapid.SampledFrom([]string{"d", "e"}).Draw(rt, "another")))
+		}
+		got := map[string]float64{}
+		for _, match := range line.FindAllStringSubmatch(scrape(t, m), -1) {
+			n, err := strconv.ParseFloat(match[2], 64)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			got[match[1]] += n
+		}
+		for result, n := range want {
+			if got[result] != n {
+				rt.Fatalf("%v %s counted of %v", got[result], result, n)
+			}
+		}
+	})
+}
+
+// A worker that reports whatever comes to its mind makes no more series than there is room for.
+func TestSeriesAreBounded(t *testing.T) {
+	m := telemetry.NewMetrics()
+	m.Policy(shop("tenant"))
+	for i := range 50 {
+		var r wire.Report
+		for j := range 512 {
+			n := i*512 + j
+			r.Tallies = append(r.Tallies, wire.Tally{Limit: "tenant", Route: fmt.Sprint("/", n), Result: wire.Denied, Source: 1, Count: 1})
+		}
+		m.Reported(&r)
+	}
+	text := scrape(t, m)
+	if n := strings.Count(text, "\nsluice_decisions_total{"); n > 8192+1 {
+		t.Errorf("%d series", n)
+	}
+	contain(t, text, fmt.Sprintf(`sluice_decisions_total{limit="(other)",result="denied",route="",source="policy",window=""} %d`, 50*512-8192))
+	m.Policy(shop("another"))
+	if n := strings.Count(scrape(t, m), `sluice_decisions_total{limit="tenant"`); n != 0 {
+		t.Errorf("%d series of a limit that has gone", n)
+	}
+	m.Policy(shop("tenant"))
+	m.Reported(&wire.Report{Tallies: []wire.Tally{{Limit: "tenant", Route: "/", Result: wire.Denied, Source: 1, Count: 1}}})
+	contain(t, scrape(t, m), `sluice_decisions_total{limit="tenant",result="denied",route="/",source="policy",window=""} 1`)
+}
+
+func TestTrafficIsGathered(t *testing.T) {
+	m := telemetry.NewMetrics()
+	m.Traffic(func() traffic.Now {
+		return traffic.Now{
+			Leases: map[string]traffic.LeaseUnits{"tenant": {Leases: 1, Granted: 20, Spent: 11, Returned: 4, Expired: 5, Elsewhere: 2}},
+			Out:    3, OutUnits: 30, Workers: 4, Stale: 1, Ages: []float64{9, 1, 5, 7},
+		}
+	})
+	contain(t, scrape(t, m),
+		`sluice_leases_total{limit="tenant"} 1`, `sluice_lease_units_total{event="granted",limit="tenant"} 20`,
+		`sluice_lease_units_total{event="spent",limit="tenant"} 11`, `sluice_lease_units_total{event="returned",limit="tenant"} 4`,
+		`sluice_lease_units_total{event="expired",limit="tenant"} 5`, `sluice_lease_units_total{event="elsewhere",limit="tenant"} 2`,
+		`sluice_leases_out 3`, `sluice_lease_units_out 30`, `sluice_workers 4`, `sluice_workers_stale 1`,
+		`sluice_worker_age_seconds{quantile="0"} 1`, `sluice_worker_age_seconds{quantile="0.5"} 5`, `sluice_worker_age_seconds{quantile="1"} 9`,
+	)
+}

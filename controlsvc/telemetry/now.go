@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/controlsvc/traffic"
+)
+
+// gathered are the metrics that are asked for at each scrape.
+type gathered struct {
+	now            func() traffic.Now
+	leases, units  *prometheus.Desc
+	out, unitsOut  *prometheus.Desc
+	workers, stale *prometheus.Desc
+	age            *prometheus.Desc
+}
+
+// Traffic has leases and workers reported as they are at each scrape. It may be called once.
+func (m *Metrics) Traffic(now func() traffic.Now) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m.registry.MustRegister(&gathered{
+		now:    now,
+		leases: desc("sluice_leases_total", "Leases granted, by limit.", "limit"),
+		units: desc("sluice_lease_units_total", "Units of leases by limit and event: granted; spent, returned (as the workers "+
+			"report); expired (nobody reported to this replica); elsewhere (reported here, granted by another replica or life of "+
+			"this one: take it from the sum of the expired).", "limit", "event"),
+		out:      desc("sluice_leases_out", "Leases granted here that are out."),
+		unitsOut: desc("sluice_lease_units_out", "Units of the leases granted here that are out."),
+		workers:  desc("sluice_workers", "Workers that called this replica within the last minute."),
+		stale:    desc("sluice_workers_stale", "Workers of those that decide by another policy than the one in force here."),
+		age: desc("sluice_worker_age_seconds", "How long the workers of the last minute had lived when they last reported: "+
+			"the youngest (quantile 0), the median (0.5) and the oldest (1).", "quantile"),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (g *gathered) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.leases, g.units, g.out, g.unitsOut, g.workers, g.stale, g.age} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gathered) Collect(to chan<- prometheus.Metric) {
+	now := g.now()
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
+	}
+	for limit, l := range now.Leases {
+		counter(g.leases, l.Leases, limit)
+		counter(g.units, l.Granted, limit, "granted")
+		counter(g.units, l.Spent, limit, "spent")
+		counter(g.units, l.Returned, limit, "returned")
+		counter(g.units, l.Expired, limit, "expired")
+		counter(g.units, l.Elsewhere, limit, "elsewhere")
+	}
+	gauge(g.out, float64(now.Out))
+	gauge(g.unitsOut, float64(now.OutUnits))
+	gauge(g.workers, float64(now.Workers))
+	gauge(g.stale, float64(now.Stale))
+	if slices.Sort(now.Ages); len(now.Ages) > 0 {
+		last := len(now.Ages) - 1
+		gauge(g.age, now.Ages[0], "0")
+		gauge(g.age, now.Ages[last/2], "0.5")
+		gauge(g.age, now.Ages[last], "1")
+	}
+}
