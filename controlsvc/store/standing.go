@@ -13,6 +13,9 @@ import (
 // Windows gives one rate for each window of the key, in the policy's order: of rates that share a window, the one with the
 // fewest units holds, and there is one count.
 func Windows(rates []limit.Rate) []limit.Rate {
+	if len(rates) == 1 {
+		return rates
+	}
 	windows := make([]limit.Rate, 0, len(rates))
 	for _, r := range rates {
 		if i := find(windows, r.Window); i >= 0 {

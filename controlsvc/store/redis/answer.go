@@ -7,13 +7,14 @@ import (
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/store"
+	"sluice/shared/instant"
 	"sluice/shared/limit"
 )
 
-// The places in a reserve's answer; the standings of the windows follow. See operations.reserve in sliding_log.lua.
+// The places in a reserve's answer; the standings of the windows follow. See reserve in operations.lua.
 const (
 	atUnits = iota
-	atName
+	atMinted
 	atStart
 	atEnd
 	atDenied
@@ -32,51 +33,49 @@ const (
 // errAnswer is what errors about the shape of an answer wrap. It means that a script and this code do not fit.
 var errAnswer = errors.New("an answer that the script does not give")
 
-func readReserved(answer any, rates, windows []limit.Rate) (authority.Reserved, error) {
-	standings, err := readStandings(answer, atStandings, len(windows))
-	if err != nil {
-		return authority.Reserved{}, err
-	}
-	fields := answer.([]any) //nolint:forcetypeassert // readStandings has read it
-	name, ok := fields[atName].(string)
-	if !ok {
-		return authority.Reserved{}, fmt.Errorf("%w: name %v", errAnswer, fields[atName])
-	}
-	fields[atName] = int64(0)
-	n, err := readNumbers(answer, 0, atStandings)
+// readReserved reads the answer to a reserve of windows, in which there is one rate for each of the key's.
+func readReserved(r *authority.Reserve, windows []limit.Rate, answer []int64) (authority.Reserved, error) {
+	var space [limit.MaxRates]store.Standing
+	standings, err := readStandings(space[:0], answer, atStandings, len(windows))
 	if err != nil {
 		return authority.Reserved{}, err
 	}
 	out := authority.Reserved{
-		Lease: name, Units: n[atUnits], StartIn: micros(n[atStart]), EndIn: micros(n[atEnd]),
-		State: store.Least(rates, windows, standings),
+		Units: answer[atUnits], StartIn: micros(answer[atStart]), EndIn: micros(answer[atEnd]),
+		State: store.Least(r.Key.Rates, windows, standings),
 	}
-	switch denies := n[atWindow] - 1; n[atDenied] {
+	if out.Units > 0 {
+		grant := store.Grant{Kind: store.Strict, Call: r.Call, Part: r.Part, Minted: instant.Instant(answer[atMinted]), Units: out.Units}
+		if out.EndIn > 0 {
+			grant.Kind = store.Lease
+		}
+		out.Lease = grant.Name()
+	}
+	switch denies := answer[atWindow] - 1; answer[atDenied] {
 	case deniedForNow:
 		if denies < 0 || denies >= int64(len(windows)) {
 			return authority.Reserved{}, fmt.Errorf("%w: window %d of %d denies", errAnswer, denies+1, len(windows))
 		}
 		out.Denied = true
-		out.Denial = store.Denial(micros(n[atRetry]), micros(n[atCertain]), windows[denies].Window)
+		out.Denial = store.Denial(micros(answer[atRetry]), micros(answer[atCertain]), windows[denies].Window)
 	case deniedForEver:
 		out.Denied, out.Denial.Never = true, true
 	}
 	return out, nil
 }
 
-func readStandings(answer any, from, windows int) ([]store.Standing, error) {
-	n, err := readNumbers(answer, from, 2*windows)
-	if err != nil {
-		return nil, err
+// readStandings appends the standings of the windows, which an answer has from a place on.
+func readStandings(to []store.Standing, answer []int64, from, windows int) ([]store.Standing, error) {
+	if len(answer) != from+2*windows {
+		return nil, fmt.Errorf("%w: %v, want %d numbers", errAnswer, answer, from+2*windows)
 	}
-	standings := make([]store.Standing, windows)
-	for i := range standings {
-		standings[i] = store.Standing{Used: n[2*i], Reset: micros(n[2*i+1])}
+	for at := from; at < len(answer); at += 2 {
+		to = append(to, store.Standing{Used: answer[at], Reset: micros(answer[at+1])})
 	}
-	return standings, nil
+	return to, nil
 }
 
-func readInspection(answer any, rates, windows []limit.Rate, units int64) (authority.Inspection, error) {
+func readInspection(answer []any, rates, windows []limit.Rate, units int64) (authority.Inspection, error) {
 	const perWindow, perLease = 3, 3
 	n, err := readNumbers(answer, 0, perWindow*len(windows))
 	if err != nil {
@@ -88,13 +87,12 @@ func readInspection(answer any, rates, windows []limit.Rate, units int64) (autho
 		standings[i], free[i] = store.Standing{Used: of[0], Reset: micros(of[1])}, micros(of[2])
 	}
 	var leases []authority.LiveLease
-	fields := answer.([]any) //nolint:forcetypeassert // readNumbers has read it
-	for at := perWindow * len(windows); at < len(fields); at += perLease {
-		name, isName := fields[at].(string)
+	for at := perWindow * len(windows); at < len(answer); at += perLease {
+		name, isName := answer[at].(string)
 		grant, isGrant := store.ParseGrant(name)
 		times, err := readNumbers(answer, at+1, perLease-1)
 		if !isName || !isGrant || err != nil {
-			return authority.Inspection{}, fmt.Errorf("%w: lease %v", errAnswer, fields[at:])
+			return authority.Inspection{}, fmt.Errorf("%w: lease %v", errAnswer, answer[at:])
 		}
 		leases = append(leases, authority.LiveLease{
 			Lease: name, Call: grant.Call, Units: grant.Units, Age: micros(times[0]), EndIn: micros(times[1]),
@@ -104,15 +102,15 @@ func readInspection(answer any, rates, windows []limit.Rate, units int64) (autho
 }
 
 // readNumbers reads so many numbers of an answer.
-func readNumbers(answer any, from, count int) ([]int64, error) {
-	fields, ok := answer.([]any)
-	if !ok || len(fields) < from+count {
+func readNumbers(answer []any, from, count int) ([]int64, error) {
+	if len(answer) < from+count {
 		return nil, fmt.Errorf("%w: %v", errAnswer, answer)
 	}
 	numbers := make([]int64, count)
 	for i := range numbers {
-		if numbers[i], ok = fields[from+i].(int64); !ok {
-			return nil, fmt.Errorf("%w: %v in place %d", errAnswer, fields[from+i], from+i)
+		var is bool
+		if numbers[i], is = answer[from+i].(int64); !is {
+			return nil, fmt.Errorf("%w: %v in place %d", errAnswer, answer[from+i], from+i)
 		}
 	}
 	return numbers, nil

@@ -30,7 +30,6 @@ var breaks = map[limit.Algorithm][]string{
 	limit.SlidingLog: {
 		// What is the same for all algorithms.
 		"local MARGIN = 10000000 ==> local MARGIN = 0",
-		"if redis.call('PTTL', key) < millis then ==> if true then",
 		"w.minted + 1) ==> now)",
 		"return n - n % of ==> return n",
 		"if all and all <= now + horizon ==> if all and all < now + horizon",
@@ -50,8 +49,13 @@ var breaks = map[limit.Algorithm][]string{
 		"if not isLease(member) then sure = sure - gone end ==> sure = sure - gone",
 		"if left >= enough or score > start - w.length ==> if left >= enough or score >= start - w.length",
 		"w.latest = math.max(w.latest, score) ==> w.latest = score",
+		"math.max(w.till, math.max(w.latest, now) ==> (math.max(w.latest, now)",
+		"(w.fresh or till > w.till) ==> w.fresh",
+		"w.latest > now - w.length then ==> w.latest > now - w.length + 1 then",
+		"if w.less then w.latest = newest(w) end ==> ",
 	},
 	limit.SlidingBuckets: {
+		"if redis.call('PTTL', key) < millis then ==> if true then",
 		"return math.ceil(instant / w.width) ==> return math.floor(instant / w.width)",
 		"return math.ceil(instant / w.width) ==> return math.ceil(instant / w.width) + 1",
 		"math.floor(w.length / BUCKETS) ==> math.floor(w.length / BUCKETS) + 1",

@@ -87,6 +87,22 @@ func TestKeysDisappear(t *testing.T) {
 	waitFor(t, "the keys to expire", func() bool { return count() == 0 })
 }
 
+// Charges that come after all have been given back expire too, though what was given back would have lived for longer.
+func TestNothingStays(t *testing.T) {
+	s := open(t, startServer(t).URL())
+	k := testKey("given back", "10/1m")
+	lease := reserve(t, s, authority.Reserve{Key: k, Call: "a", Want: 4, Min: 1, TTL: 10 * time.Second})
+	if errs := s.Settle(t.Context(), []authority.Settle{{Key: k, Lease: lease.Lease, Unused: 4}}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	reserve(t, s, authority.Reserve{Key: k, Call: "b", Want: 1, Min: 1})
+	for _, name := range s.keysOf(k) {
+		if life, err := s.client.PTTL(t.Context(), name).Result(); err != nil || life <= k.Rates[0].Window {
+			t.Errorf("%s lives for %v, %v", name, life, err)
+		}
+	}
+}
+
 func BenchmarkReserve(b *testing.B) {
 	s := open(b, startServer(b).URL())
 	for _, bench := range []struct {

@@ -134,7 +134,7 @@ func (l *load) granted() int {
 func (l *load) judge(t *testing.T, most int64) (over, lost int64) {
 	t.Helper()
 	for i, key := range l.keys {
-		name := l.store.invoke("", key, key.Rates).keys[0]
+		name := l.store.keysOf(key)[0]
 		var units, gone int64
 		for _, g := range l.grants {
 			if g.key != i {
@@ -383,7 +383,7 @@ func TestClusterFailover(t *testing.T) {
 
 func masterOf(t *testing.T, s *Store, k authority.Key) string {
 	t.Helper()
-	node, err := s.client.(*goredis.ClusterClient).MasterForKey(t.Context(), s.invoke("", k, k.Rates).keys[0])
+	node, err := s.client.(*goredis.ClusterClient).MasterForKey(t.Context(), s.keysOf(k)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

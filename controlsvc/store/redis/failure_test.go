@@ -3,9 +3,11 @@ package redis
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -15,7 +17,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"sluice/controlsvc/authority"
-	"sluice/controlsvc/store"
 	"sluice/shared/limit"
 )
 
@@ -257,28 +258,35 @@ func TestConnectionBreaks(t *testing.T) {
 func TestAccountsThatLie(t *testing.T) {
 	s := open(t, startServer(t).URL())
 	ctx := t.Context()
+	// write says that the account is of so many units, of which so many are leased, and so many members.
+	write := func(units, leased, size, latest float64) func(_, account string) error {
+		return func(_, account string) error {
+			var b []byte
+			for _, n := range []float64{units, leased, size, latest, 0, 0} {
+				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(n))
+			}
+			return s.client.Set(ctx, account, b, 0).Err()
+		}
+	}
 	for name, c := range map[string]struct {
 		harm func(charges, account string) error
 		want int64
 	}{
-		"gone":      {func(_, account string) error { return s.client.Del(ctx, account).Err() }, 4},
-		"emptied":   {func(_, account string) error { return s.client.HDel(ctx, account, "units").Err() }, 4},
-		"no leases": {func(_, account string) error { return s.client.HDel(ctx, account, "leased").Err() }, 4},
-		"too small": {func(_, account string) error { return s.client.HSet(ctx, account, "units", "1").Err() }, 4},
-		"negative":  {func(_, account string) error { return s.client.HSet(ctx, account, "units", "-7").Err() }, 4},
-		"garbage": {func(_, account string) error {
-			return s.client.HSet(ctx, account, "units", "x", "leased", "y", "minted", "z").Err()
-		}, 4},
-		"leases without units": {
-			func(_, account string) error { return s.client.HSet(ctx, account, "leased", "99").Err() }, 4,
-		},
-		"charges gone": {func(charges, _ string) error { return s.client.Del(ctx, charges).Err() }, 10},
-		"both gone":    {func(charges, account string) error { return s.client.Del(ctx, charges, account).Err() }, 10},
+		"gone":                 {func(_, account string) error { return s.client.Del(ctx, account).Err() }, 4},
+		"empty":                {func(_, account string) error { return s.client.Set(ctx, account, "", 0).Err() }, 4},
+		"garbage":              {func(_, account string) error { return s.client.Set(ctx, account, "x", 0).Err() }, 4},
+		"too small":            {write(1, 0, 2, 0), 4},
+		"negative":             {write(-7, 0, 2, 0), 4},
+		"no number":            {write(math.NaN(), 0, 2, 0), 4},
+		"leases without units": {write(6, 99, 2, 0), 4},
+		"of members before":    {write(3, 0, 1, 0), 4},
+		"charges gone":         {func(charges, _ string) error { return s.client.Del(ctx, charges).Err() }, 10},
+		"both gone":            {func(charges, account string) error { return s.client.Del(ctx, charges, account).Err() }, 10},
 	} {
 		k := testKey("lies/"+name, "10/1h")
 		reserve(t, s, authority.Reserve{Key: k, Call: "a", Want: 3, Min: 1})
 		reserve(t, s, authority.Reserve{Key: k, Call: "b", Want: 3, Min: 1, TTL: time.Minute})
-		keys := s.invoke("", k, store.Windows(k.Rates)).keys
+		keys := s.keysOf(k)
 		if err := c.harm(keys[0], keys[1]); err != nil {
 			t.Fatal(err)
 		}
@@ -289,8 +297,7 @@ func TestAccountsThatLie(t *testing.T) {
 	// Too much costs capacity, until somebody is denied who should not be.
 	k := testKey("lies/too much", "10/1h")
 	reserve(t, s, authority.Reserve{Key: k, Call: "a", Want: 3, Min: 1})
-	account := s.invoke("", k, k.Rates).keys[1]
-	if err := s.client.HSet(ctx, account, "units", "1000").Err(); err != nil {
+	if err := write(1000, 0, 1, float64(time.Now().Add(time.Hour).UnixMicro()))("", s.keysOf(k)[1]); err != nil {
 		t.Fatal(err)
 	}
 	reserve(t, s, authority.Reserve{Key: k, Call: "b", Want: 1, Min: 1})
@@ -345,7 +352,7 @@ func TestNameIsTaken(t *testing.T) {
 		if out := h.Store.Reserve(t.Context(), []authority.Reserve{r})[0]; out.Err != nil || out.Units != 4 {
 			t.Fatalf("%+v", out)
 		}
-		keys := s.invoke("", k, k.Rates).keys
+		keys := s.keysOf(k)
 		if err := s.client.Del(t.Context(), keys[1], keys[3]).Err(); err != nil {
 			t.Fatal(err)
 		}

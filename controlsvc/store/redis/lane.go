@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,10 +29,13 @@ var errBusy = errors.New("too many operations wait for this server")
 // freight is what one call has for one server.
 type freight struct {
 	ctx         context.Context //nolint:containedctx // the call's: its deadline goes along with it
+	lane        *lane
 	invocations []invocation
-	answers     []any
-	errs        []error
-	done        chan struct{} // closed once answers and errs are there
+	// places are those of the invocations among the call's.
+	places  []int
+	answers [][]int64
+	errs    []error
+	done    chan struct{} // closed once answers and errs are there
 }
 
 // lane carries calls to one server, many in a pipeline where many come at once.
@@ -64,11 +68,7 @@ func (l *lanes) get(address string) *lane {
 
 // laneOf gives the lane of the server that a key is believed to be on. Where that is wrong the client follows the server's
 // answer, and learns.
-func (s *Store) laneOf(ctx context.Context, key string) (*lane, error) {
-	cluster, ok := s.client.(*goredis.ClusterClient)
-	if !ok {
-		return s.lanes.get(""), nil
-	}
+func (s *Store) laneOf(ctx context.Context, cluster *goredis.ClusterClient, key string) (*lane, error) {
 	server, err := cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("asking which server has the key: %w", err)
@@ -77,64 +77,60 @@ func (s *Store) laneOf(ctx context.Context, key string) (*lane, error) {
 }
 
 // carry executes some of a call's operations, and gives the answers and errors in their order.
-func (s *Store) carry(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
-	answers, errs = make([]any, len(invocations)), make([]error, len(invocations))
-	if err := ctx.Err(); err != nil {
-		return answers, fill(errs, err)
+func (s *Store) carry(ctx context.Context, invocations []invocation) (answers [][]int64, errs []error) {
+	if err := ctx.Err(); err != nil || len(invocations) == 0 {
+		return make([][]int64, len(invocations)), fill(make([]error, len(invocations)), err)
 	}
-	var order []*lane
-	places := make(map[*lane][]int, 1)
+	cluster, several := s.client.(*goredis.ClusterClient)
+	if !several {
+		f := newFreight(ctx, s.lanes.get(""), invocations...)
+		s.join(f) //nolint:contextcheck // a flight serves many calls
+		return f.result(ctx)
+	}
+	answers, errs = make([][]int64, len(invocations)), make([]error, len(invocations))
+	var freights []*freight // one for each server
 	for i := range invocations {
-		l, err := s.laneOf(ctx, invocations[i].keys[0])
+		l, err := s.laneOf(ctx, cluster, invocations[i].key())
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		if places[l] == nil {
-			order = append(order, l)
+		at := slices.IndexFunc(freights, func(f *freight) bool { return f.lane == l })
+		if at < 0 {
+			at, freights = len(freights), append(freights, newFreight(ctx, l))
 		}
-		places[l] = append(places[l], i)
+		f := freights[at]
+		f.invocations, f.places = append(f.invocations, invocations[i]), append(f.places, i)
 	}
-	if len(order) == 1 && len(places[order[0]]) == len(invocations) {
-		f := newFreight(ctx, invocations)
-		s.join(order[0], f) //nolint:contextcheck // a flight serves many calls
-		return f.result(ctx)
+	for _, f := range freights {
+		s.join(f) //nolint:contextcheck // a flight serves many calls
 	}
-	freights := make([]*freight, len(order))
-	for n, l := range order {
-		part := make([]invocation, len(places[l]))
-		for j, i := range places[l] {
-			part[j] = invocations[i]
-		}
-		freights[n] = newFreight(ctx, part)
-		s.join(l, freights[n]) //nolint:contextcheck // a flight serves many calls
-	}
-	for n, l := range order {
-		a, e := freights[n].result(ctx)
-		for j, i := range places[l] {
-			answers[i], errs[i] = a[j], e[j]
+	for _, f := range freights {
+		a, e := f.result(ctx)
+		for n, i := range f.places {
+			answers[i], errs[i] = a[n], e[n]
 		}
 	}
 	return answers, errs
 }
 
-func newFreight(ctx context.Context, invocations []invocation) *freight {
-	return &freight{ctx: ctx, invocations: invocations, done: make(chan struct{})}
+func newFreight(ctx context.Context, l *lane, invocations ...invocation) *freight {
+	return &freight{ctx: ctx, lane: l, invocations: invocations, done: make(chan struct{})}
 }
 
 // fail answers all of a freight with an error.
 func (f *freight) fail(err error) {
-	f.answers, f.errs = make([]any, len(f.invocations)), fill(make([]error, len(f.invocations)), err)
+	f.answers, f.errs = make([][]int64, len(f.invocations)), fill(make([]error, len(f.invocations)), err)
 	close(f.done)
 }
 
 // result waits for the answers, for as long as the call has time.
-func (f *freight) result(ctx context.Context) ([]any, []error) {
+func (f *freight) result(ctx context.Context) ([][]int64, []error) {
 	select {
 	case <-f.done:
 		return f.answers, f.errs
 	case <-ctx.Done():
-		return make([]any, len(f.invocations)), fill(make([]error, len(f.invocations)), ctx.Err())
+		return make([][]int64, len(f.invocations)), fill(make([]error, len(f.invocations)), ctx.Err())
 	}
 }
 
@@ -146,7 +142,8 @@ func fill(errs []error, err error) []error {
 }
 
 // join puts a freight into the queue; a flight takes it along, a new one where one may be under way more.
-func (s *Store) join(l *lane, f *freight) {
+func (s *Store) join(f *freight) {
+	l := f.lane
 	l.mu.Lock()
 	if l.queued+len(f.invocations) > maxWaiting && l.queued > 0 {
 		l.mu.Unlock()

@@ -169,7 +169,7 @@ func TestOneMasterStandsStill(t *testing.T) {
 			}
 		})
 	}
-	l, err := s.laneOf(ctx, "sluice:{"+byServer[still.Address]+"}")
+	l, err := s.laneOf(ctx, s.client.(*goredis.ClusterClient), "sluice:{"+byServer[still.Address]+"}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,11 +195,11 @@ func TestOneMasterStandsStill(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	s := &Store{}
 	l := &lane{flying: maxFlights}
-	full := newFreight(t.Context(), make([]invocation, maxWaiting))
-	s.join(l, full)
+	full := newFreight(t.Context(), l, make([]invocation, maxWaiting)...)
+	s.join(full)
 	for _, size := range []int{1, maxWaiting} {
-		f := newFreight(t.Context(), make([]invocation, size))
-		s.join(l, f)
+		f := newFreight(t.Context(), l, make([]invocation, size)...)
+		s.join(f)
 		if _, errs := f.result(t.Context()); !errors.Is(errs[0], errBusy) || len(errs) != size {
 			t.Errorf("%d operations more than there is room for: %v", size, errs[0])
 		}
@@ -219,7 +219,7 @@ func BenchmarkAtOnce(b *testing.B) {
 	for _, concurrency := range []int{1, 16, 64, 256} {
 		for _, way := range []struct {
 			name string
-			run  func(context.Context, []invocation) ([]any, []error)
+			run  func(context.Context, []invocation) ([][]int64, []error)
 		}{{"apart", s.execute}, {"batched", s.run}} {
 			b.Run(fmt.Sprintf("%d/%s", concurrency, way.name), func(b *testing.B) {
 				var next, caller atomic.Int64

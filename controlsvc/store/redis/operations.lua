@@ -1,4 +1,5 @@
--- The operations, the same for all algorithms.
+-- The operations, the same for all algorithms. Each answers an array, all but inspect one of numbers, and most
+-- an empty one.
 
 local count = tonumber(ARGV[2])
 local perWindow = #KEYS / count
@@ -17,7 +18,7 @@ local function mint()
   local minted = now
   for _, w in ipairs(windows) do minted = math.max(minted, w.minted + 1) end
   for _, w in ipairs(windows) do w.minted, w.changed = minted, true end
-  return fmt(minted)
+  return minted
 end
 
 local function saveAll()
@@ -35,11 +36,9 @@ local function standing(answer)
   return answer
 end
 
-local operations = {}
-
--- call, part, want, min, ttl, horizon -> {units, name, start, end, denied, retry, certain, window, standing...}
+-- call, part, want, min, ttl, horizon -> {units, minted, start, end, denied, retry, certain, window, standing...}
 -- denied: 0 no, 1 for so long, 2 for ever; window: the place of the one that denies for the longest.
-function operations.reserve(at)
+local function reserve(at)
   local want, min = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local ttl, horizon = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
 
@@ -74,20 +73,21 @@ function operations.reserve(at)
     end
   end
 
-  local answer = {0, '', 0, 0, 0, 0, 0, 1}
+  local answer = {0, 0, 0, 0, 0, 0, 0, 1}
   if units > 0 then
     for _, w in ipairs(windows) do
       if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
     end
     local kind = stop > now and 'l' or 'c'
-    local name = table.concat({kind, ARGV[at], ARGV[at + 1], mint(), fmt(units)}, ':')
+    local minted = mint()
+    local name = table.concat({kind, ARGV[at], ARGV[at + 1], fmt(minted), fmt(units)}, ':')
     for i, w in ipairs(windows) do
       if not charge(w, name, stop, units) then -- it is there already: whose it is, nobody knows
         for j = 1, i - 1 do uncharge(windows[j], name, stop, units) end
         return redis.error_reply('TWICE the key holds a charge of this name')
       end
     end
-    answer[1], answer[2], answer[3], answer[4] = units, name, start - now, stop - now
+    answer[1], answer[2], answer[3], answer[4] = units, minted, start - now, stop - now
   end
   if want - units >= min then
     local all, certain, window = soonestOfAll()
@@ -101,43 +101,10 @@ function operations.reserve(at)
   return standing(answer)
 end
 
--- name of the grant, the same as a settled charge's begins, units, units that keep their score, (age, units)...
-function operations.settle(at)
-  local units, kept = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  for _, w in ipairs(windows) do settle(w, ARGV[at], ARGV[at + 1], units, kept, at + 4) end
-  saveAll()
-  return 0
-end
-
--- pattern of the grants' names
-function operations.cancel(at)
-  for _, w in ipairs(windows) do cancel(w, ARGV[at]) end
-  saveAll()
-  return 0
-end
-
--- call, units, (age, units)...
-function operations.record(at)
-  local units = tonumber(ARGV[at + 1])
-  for _, w in ipairs(windows) do
-    if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
-  end
-  local name = table.concat({'r', ARGV[at], '', mint()}, ':')
-  for _, w in ipairs(windows) do record(w, name, at + 2) end
-  saveAll()
-  return 0
-end
-
--- -> {standing...}
-function operations.peek()
-  saveAll()
-  return standing({})
-end
-
 -- units, how many leases to tell -> {standing and when so many units are free, or -1 for never..., name, age, end...}
-function operations.inspect(at)
+local function inspect(at, answer)
   local units, most = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local answer, ends, names = {}, {}, {}
+  local ends, names = {}, {}
   for _, w in ipairs(windows) do
     table.insert(answer, used(w))
     table.insert(answer, emptyIn(w))
@@ -146,7 +113,6 @@ function operations.inspect(at)
     table.insert(answer, free)
     for name, stop in pairs(leases(w)) do ends[name] = math.min(stop, ends[name] or stop) end
   end
-  saveAll()
   for name in pairs(ends) do table.insert(names, name) end
   table.sort(names, function(a, b) return ends[a] < ends[b] or ends[a] == ends[b] and a < b end)
   for j = 1, math.min(#names, most) do
@@ -154,13 +120,33 @@ function operations.inspect(at)
     table.insert(answer, now - tonumber(string.match(names[j], ':(%d+):%d+$')))
     table.insert(answer, ends[names[j]] - now)
   end
-  return answer
 end
 
-function operations.reset()
+local at = 3 + 3 * count
+if ARGV[1] == 'reserve' then return reserve(at) end
+local answer = {}
+if ARGV[1] == 'settle' then
+  -- name of the grant, the same as a settled charge's begins, units, units that keep their score, (age, units)...
+  local units, kept = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  for _, w in ipairs(windows) do settle(w, ARGV[at], ARGV[at + 1], units, kept, at + 4) end
+elseif ARGV[1] == 'cancel' then
+  -- pattern of the grants' names
+  for _, w in ipairs(windows) do cancel(w, ARGV[at]) end
+elseif ARGV[1] == 'record' then
+  -- call, units, (age, units)...
+  local units = tonumber(ARGV[at + 1])
+  for _, w in ipairs(windows) do
+    if full(w, units) then return redis.error_reply('FULL a window of the key holds too much') end
+  end
+  local name = table.concat({'r', ARGV[at], '', fmt(mint())}, ':')
+  for _, w in ipairs(windows) do record(w, name, at + 2) end
+elseif ARGV[1] == 'peek' then
+  -- -> {standing...}
+  standing(answer)
+elseif ARGV[1] == 'inspect' then
+  inspect(at, answer)
+else -- reset
   for _, w in ipairs(windows) do reset(w) end
-  saveAll()
-  return 0
 end
-
-return operations[ARGV[1]](3 + 3 * count)
+saveAll()
+return answer

@@ -23,26 +23,22 @@ func (s *Store) Overlay(ctx context.Context, edit authority.Edit) (authority.Ove
 		return authority.Overlay{}, fmt.Errorf("overlay: %w", err)
 	}
 	key := "sluice:{overlay:" + edit.Domain + "}"
-	i := invocation{script: &s.overlay, keys: []string{key, key + ":text"}}
-	i.args = []any{
-		strconv.FormatUint(edit.Known, 10), authority.MaxEntries, edit.Remove, edit.Put.Name, edit.Put.Text, edit.Put.ExpiresIn.Microseconds(),
+	answer, err := s.tell(ctx, s.overlay.invoke([]string{key, key + ":text"},
+		strconv.FormatUint(edit.Known, 10), authority.MaxEntries, edit.Remove, edit.Put.Name, edit.Put.Text, edit.Put.ExpiresIn.Microseconds()))
+	if err != nil {
+		return authority.Overlay{}, fmt.Errorf("overlay: %w", err)
 	}
-	answers, errs := s.run(ctx, []invocation{i})
-	if errs[0] != nil {
-		return authority.Overlay{}, fmt.Errorf("overlay: %w", errs[0])
-	}
-	out, err := readOverlay(answers[0])
+	out, err := readOverlay(answer)
 	if err != nil {
 		return authority.Overlay{}, fmt.Errorf("overlay: %w", err)
 	}
 	return out, nil
 }
 
-func readOverlay(answer any) (authority.Overlay, error) {
+func readOverlay(fields []any) (authority.Overlay, error) {
 	const perEntry = 3
-	fields, ok := answer.([]any)
-	if !ok || len(fields) < 2 || (len(fields)-2)%perEntry != 0 {
-		return authority.Overlay{}, fmt.Errorf("%w: %v", errAnswer, answer)
+	if len(fields) < 2 || (len(fields)-2)%perEntry != 0 {
+		return authority.Overlay{}, fmt.Errorf("%w: %v", errAnswer, fields)
 	}
 	text, _ := fields[0].(string)
 	revision, err := strconv.ParseUint(text, 10, 64)

@@ -15,8 +15,8 @@
 //
 // and everything but the last has a time to live. NAME ends at the last brace, so no two names share a key; a name with a
 // brace of its own is only less well spread over a cluster. An ACL user needs ~sluice:* and +eval +evalsha +ping +info +time
-// +hdel +hget +hgetall +hlen +hmget +hscan +hset +hsetnx +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zremrangebyrank
-// +zscan +zscore +pttl +pexpire +del, and +wait with WaitReplicas.
+// +get +set +hdel +hget +hgetall +hlen +hmget +hscan +hset +hsetnx +zadd +zcard +zrange +zrangebyscore +zrank +zrem
+// +zremrangebyrank +zscan +zscore +pttl +pexpire +del, and +wait with WaitReplicas.
 package redis
 
 import (
@@ -65,22 +65,27 @@ func (b *batch) add(place int, i invocation) {
 	b.invocations, b.place = append(b.invocations, i), append(b.place, place)
 }
 
+// moreArgs is how many arguments most operations have beyond those that invoke gives them.
+const moreArgs = 6
+
 // invoke begins an operation on a key's windows.
 func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate) invocation {
 	algorithm := s.algorithms[key.Algorithm]
-	i := invocation{
-		script: &algorithm.script, keys: make([]string, 0, len(algorithm.suffixes)*len(windows)), args: make([]any, 0, 16),
-	}
-	i.args = append(i.args, operation, len(windows))
+	keys := len(algorithm.suffixes) * len(windows)
+	args := make([]any, atKeys, atKeys+keys+2+3*len(windows)+moreArgs)
+	args[atCount] = keys
+	prefix := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":"
 	for _, w := range windows {
-		micros := w.Window.Microseconds()
-		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(micros, 10)
+		name := strconv.AppendInt([]byte(prefix), w.Window.Microseconds(), 10)
 		for _, suffix := range algorithm.suffixes {
-			i.keys = append(i.keys, name+suffix)
+			args = append(args, string(name)+suffix)
 		}
-		i.args = append(i.args, micros, w.Units, w.Most())
 	}
-	return i
+	args = append(args, operation, len(windows))
+	for _, w := range windows {
+		args = append(args, w.Window.Microseconds(), w.Units, w.Most())
+	}
+	return invocation{script: &algorithm.script, charges: operation == "reserve" || operation == "record", args: args}
 }
 
 // Reserve implements authority.Store.
@@ -95,8 +100,9 @@ func (s *Store) reserve(ctx context.Context, operations []authority.Reserve) []a
 	out := make([]authority.Reserved, len(operations))
 	windows := make([][]limit.Rate, len(operations))
 	var b batch
-	for place, r := range operations {
-		if out[place].Err = store.CheckReserve(r); out[place].Err != nil {
+	for place := range operations {
+		r := &operations[place]
+		if out[place].Err = store.CheckReserve(*r); out[place].Err != nil {
 			out[place].Err = fmt.Errorf("reserve: %w", out[place].Err)
 			continue
 		}
@@ -111,7 +117,7 @@ func (s *Store) reserve(ctx context.Context, operations []authority.Reserve) []a
 	for n, place := range b.place {
 		err := errs[n]
 		if err == nil {
-			out[place], err = readReserved(answers[n], operations[place].Key.Rates, windows[place])
+			out[place], err = readReserved(&operations[place], windows[place], answers[n])
 		}
 		if err != nil {
 			out[place] = authority.Reserved{Err: fmt.Errorf("reserve: %w", err)}
@@ -216,7 +222,7 @@ func (s *Store) Peek(ctx context.Context, key authority.Key) ([]authority.State,
 	if errs[0] != nil {
 		return nil, fmt.Errorf("peek: %w", errs[0])
 	}
-	standings, err := readStandings(answers[0], 0, len(windows))
+	standings, err := readStandings(nil, answers[0], 0, len(windows))
 	if err != nil {
 		return nil, fmt.Errorf("peek: %w", err)
 	}
@@ -231,11 +237,11 @@ func (s *Store) Inspect(ctx context.Context, key authority.Key, units int64) (au
 	windows := store.Windows(key.Rates)
 	i := s.invoke("inspect", key, windows)
 	i.args = append(i.args, units, authority.MaxLeasesTold)
-	answers, errs := s.run(ctx, []invocation{i})
-	if errs[0] != nil {
-		return authority.Inspection{}, fmt.Errorf("inspect: %w", errs[0])
+	answer, err := s.tell(ctx, i)
+	if err != nil {
+		return authority.Inspection{}, fmt.Errorf("inspect: %w", err)
 	}
-	inspection, err := readInspection(answers[0], key.Rates, windows, units)
+	inspection, err := readInspection(answer, key.Rates, windows, units)
 	if err != nil {
 		return authority.Inspection{}, fmt.Errorf("inspect: %w", err)
 	}
@@ -259,18 +265,15 @@ func (s *Store) Connected(ctx context.Context, domain string, worker uint64, ttl
 		return authority.Share{}, fmt.Errorf("connected: %w", err)
 	}
 	key := "sluice:{workers:" + domain + "}"
-	answers, errs := s.run(ctx, []invocation{{
-		script: &s.workers, keys: []string{key, key + ":rank"},
-		args: []any{fmt.Sprintf("%016x", worker), ttl.Microseconds(), store.MaxWorkers},
-	}})
+	i := s.workers.invoke([]string{key, key + ":rank"}, fmt.Sprintf("%016x", worker), ttl.Microseconds(), store.MaxWorkers)
+	answers, errs := s.run(ctx, []invocation{i})
 	if errs[0] != nil {
 		return authority.Share{}, fmt.Errorf("connected: %w", errs[0])
 	}
-	numbers, err := readNumbers(answers[0], 0, 2)
-	if err != nil {
-		return authority.Share{}, fmt.Errorf("connected: %w", err)
+	if len(answers[0]) != 2 {
+		return authority.Share{}, fmt.Errorf("connected: %w: %v, want 2 numbers", errAnswer, answers[0])
 	}
-	return authority.Share{Workers: uint32(numbers[0]), Rank: uint32(numbers[1])}, nil
+	return authority.Share{Workers: uint32(answers[0][0]), Rank: uint32(answers[0][1])}, nil
 }
 
 // Exchange implements authority.Store.
@@ -278,26 +281,20 @@ func (s *Store) Exchange(ctx context.Context, domain string, replica uint64, say
 	if err := store.CheckExchange(domain, says, ttl); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	answers, errs := s.run(ctx, []invocation{{
-		script: &s.exchange, keys: []string{"sluice:{replicas:" + domain + "}"},
-		args: []any{fmt.Sprintf("%016x", replica), says, ttl.Microseconds(), store.MaxReplicas},
-	}})
-	if errs[0] != nil {
-		return nil, fmt.Errorf("exchange: %w", errs[0])
+	i := s.exchange.invoke([]string{"sluice:{replicas:" + domain + "}"}, fmt.Sprintf("%016x", replica), says, ttl.Microseconds(), store.MaxReplicas)
+	others, err := s.tell(ctx, i)
+	if err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	list, is := answers[0].([]any)
-	if !is {
-		return nil, fmt.Errorf("exchange: the script answered %T, want a list", answers[0])
-	}
-	others := make([][]byte, 0, len(list))
-	for _, one := range list {
+	heard := make([][]byte, 0, len(others))
+	for _, one := range others {
 		text, is := one.(string)
 		if !is {
-			return nil, fmt.Errorf("exchange: the script answered a list with %T, want text", one)
+			return nil, fmt.Errorf("exchange: %w: a list with %T, want text", errAnswer, one)
 		}
-		others = append(others, []byte(text))
+		heard = append(heard, []byte(text))
 	}
-	return others, nil
+	return heard, nil
 }
 
 // Ping implements authority.Store. Of a cluster, every master must answer.

@@ -127,12 +127,22 @@ func empty(t *testing.T, s *Store) {
 	}
 }
 
+// keysOf names what a key's windows are kept in.
+func (s *Store) keysOf(key authority.Key) []string {
+	i := s.invoke("", key, store.Windows(key.Rates))
+	names := make([]string, i.args[atCount].(int))
+	for n := range names {
+		names[n] = i.args[atKeys+n].(string)
+	}
+	return names
+}
+
 func (s *Store) entries(t *testing.T) func(authority.Key) []int {
 	return func(key authority.Key) []int {
 		t.Helper()
 		windows := store.Windows(key.Rates)
 		entries := make([]int, len(windows))
-		keys := s.invoke("", key, windows).keys
+		keys := s.keysOf(key)
 		for i, name := range keys {
 			var n int64
 			var err error
@@ -156,7 +166,7 @@ func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {
 		t.Helper()
 		windows := store.Windows(key.Rates)
 		lifetimes := make([]time.Duration, len(windows))
-		keys := s.invoke("", key, windows).keys
+		keys := s.keysOf(key)
 		for i, name := range keys {
 			life, err := s.client.PTTL(t.Context(), name).Result()
 			if err != nil {

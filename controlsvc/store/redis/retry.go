@@ -35,7 +35,7 @@ const (
 )
 
 // run executes invocations, and gives answers and errors in their order.
-func (s *Store) run(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
+func (s *Store) run(ctx context.Context, invocations []invocation) (answers [][]int64, errs []error) {
 	answers, errs = s.carry(ctx, invocations)
 	for try, pause := 1, firstPause; try < maxTries; try, pause = try+1, min(2*pause, longestPause) {
 		var which []int

@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"errors"
-	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -82,35 +81,71 @@ func newScript(source string) script {
 // invocation is one execution of a script.
 type invocation struct {
 	script *script
-	keys   []string
-	args   []any
+	// charges says whether it takes units.
+	charges bool
+	// args are EVALSHA's, with places for the first two: what is executed, how many keys there are, the keys, and the rest.
+	args []any
+}
+
+// What is where in an invocation's arguments.
+const (
+	atScript = 1
+	atCount  = 2
+	atKeys   = 3
+)
+
+// key is the first of its keys.
+func (i *invocation) key() string { return i.args[atKeys].(string) } //nolint:forcetypeassert // invoke has put it there
+
+// invoke gives an execution of a script that is no algorithm's.
+func (s *script) invoke(keys []string, args ...any) invocation {
+	all := make([]any, atKeys, atKeys+len(keys)+len(args))
+	all[atCount] = len(keys)
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	return invocation{script: s, args: append(all, args...)}
+}
+
+// name has an invocation be sent by the script's hash, or with its source.
+func (i *invocation) name(bySource bool) {
+	i.args[0], i.args[atScript] = "evalsha", i.script.hash
+	if bySource {
+		i.args[0], i.args[atScript] = "eval", i.script.source
+	}
 }
 
 // once is a command that the client sends once. Executed a second time it would charge a second time: a cluster client
 // would otherwise repeat a whole pipeline, answered commands too, where the connection breaks within it. It still follows
 // MOVED and ASK, for such a command was not executed.
 type once struct {
-	*goredis.Cmd
+	*goredis.IntSliceCmd
 
 	charges bool
 }
 
 // NoRetry implements goredis.Cmder.
-func (once) NoRetry() bool { return true }
+func (*once) NoRetry() bool { return true }
 
-// command makes an invocation by hash, or with the script's source.
-func (i invocation) command(ctx context.Context, bySource bool) once {
-	args := make([]any, 0, 3+len(i.keys)+len(i.args))
-	if bySource {
-		args = append(args, "eval", i.script.source)
-	} else {
-		args = append(args, "evalsha", i.script.hash)
+// command makes an invocation by hash, or with the script's source, in the place of what it was before.
+func (i *invocation) command(ctx context.Context, bySource bool) once {
+	i.name(bySource)
+	return once{IntSliceCmd: goredis.NewIntSliceCmd(ctx, i.args...), charges: i.charges}
+}
+
+// tell executes an invocation that charges nothing and answers more than numbers, by itself: such are rare.
+func (s *Store) tell(ctx context.Context, i invocation) (answer []any, err error) {
+	for _, bySource := range []bool{false, true} {
+		i.name(bySource)
+		answer, err = s.client.Do(ctx, i.args...).Slice()
+		if err == nil {
+			return answer, nil
+		}
+		if !goredis.HasErrorPrefix(err, "NOSCRIPT") {
+			break
+		}
 	}
-	args = append(args, strconv.Itoa(len(i.keys)))
-	for _, key := range i.keys {
-		args = append(args, key)
-	}
-	return once{Cmd: goredis.NewCmd(ctx, append(args, i.args...)...), charges: i.charges()}
+	return nil, explain(err)
 }
 
 // errNoAnswer is the error of a command that neither was answered nor failed.
@@ -118,8 +153,8 @@ var errNoAnswer = errors.New("no answer")
 
 // execute executes invocations in one pipeline (one for each node of a cluster), by hash. Those whose script a server does
 // not know go out again with its source, and only those. Answers and errors are in the order of the invocations.
-func (s *Store) execute(ctx context.Context, invocations []invocation) (answers []any, errs []error) {
-	answers, errs = make([]any, len(invocations)), make([]error, len(invocations))
+func (s *Store) execute(ctx context.Context, invocations []invocation) (answers [][]int64, errs []error) {
+	answers, errs = make([][]int64, len(invocations)), make([]error, len(invocations))
 	all := make([]int, len(invocations))
 	for i := range all {
 		all[i] = i
@@ -131,26 +166,25 @@ func (s *Store) execute(ctx context.Context, invocations []invocation) (answers 
 
 // send sends some of the invocations, and gives those of them whose script the server does not know.
 func (s *Store) send(
-	ctx context.Context, invocations []invocation, which []int, bySource bool, answers []any, errs []error,
+	ctx context.Context, invocations []invocation, which []int, bySource bool, answers [][]int64, errs []error,
 ) (unknown []int) {
 	if len(which) == 0 {
 		return nil
 	}
 	pipeline := s.client.Pipeline()
-	commands := make([]once, 0, len(which))
-	for _, i := range which {
-		command := invocations[i].command(ctx, bySource)
-		commands = append(commands, command)
-		_ = pipeline.Process(ctx, command) // it only queues
+	commands := make([]once, len(which))
+	for n, i := range which {
+		commands[n] = invocations[i].command(ctx, bySource)
+		_ = pipeline.Process(ctx, &commands[n]) // it only queues
 	}
 	_, failed := pipeline.Exec(ctx)
 	for n, i := range which {
 		answers[i], errs[i] = commands[n].Result()
-		if answers[i] == nil && errs[i] == nil {
+		switch {
+		case answers[i] == nil && errs[i] == nil:
 			// A server that refuses the connection with an answer leaves the commands without one; a script always gives one.
 			errs[i] = cmp.Or(failed, errNoAnswer)
-		}
-		if goredis.HasErrorPrefix(errs[i], "NOSCRIPT") {
+		case errs[i] != nil && goredis.HasErrorPrefix(errs[i], "NOSCRIPT"):
 			unknown = append(unknown, i)
 		}
 	}

@@ -66,7 +66,7 @@ func (c sizing) fill(t *testing.T, s *Store, h storetest.Harness) {
 			continue
 		}
 		var size int64
-		keys := s.invoke("", k, k.Rates).keys
+		keys := s.keysOf(k)
 		for _, name := range keys {
 			used, err := s.client.MemoryUsage(t.Context(), name).Result()
 			if err == nil { // there may be no grants

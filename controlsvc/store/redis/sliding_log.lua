@@ -1,14 +1,21 @@
 -- The sliding log. Of a window there are its charges, a ZSET of one member for each charge, scored with the latest instant
--- at which the charge may be spent; and its account, a HASH of what the members sum up to.
+-- at which the charge may be spent; and its account, a STRING of six packed numbers: what the members sum up to and what of
+-- that is leased, how many members there are, the highest of their scores, the last grant's minted, and until when both keys
+-- live. Printed, and read again as text, they would take longer than all the rest of a script.
 --
 -- A member is a grant's name, or, after a settle or in a record, kind:call:part:minted:place:units with the kinds s, what
 -- was left of a grant when it was settled, and r, what was recorded. None ever takes another's place.
 
 local PAGE = 100 -- members that are read at once
+local ACCOUNT = '<dddddd'
+
+local function newest(w)
+  return tonumber(redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')[2]) or 0
+end
 
 -- Tallies a window's members anew.
 local function tally(w)
-  w.units, w.leased, w.changed = 0, 0, true
+  w.units, w.leased, w.latest, w.changed = 0, 0, newest(w), true
   local from = 0
   repeat
     local page = redis.call('ZRANGE', w.charges, fmt(from), fmt(from + PAGE - 1))
@@ -37,32 +44,32 @@ local function prune(w)
   until #page < PAGE
 end
 
--- The members are what counts: without them the account is nothing, and an account that is missing, or less than they can
--- be, is made anew.
+-- The members are what counts: without them the account is nothing, and an account that is missing, of another number of
+-- members, or less than they can be, is made anew.
 function load(w)
   w.charges, w.account = w.keys[1], w.keys[2]
-  w.units, w.leased, w.size, w.latest = 0, 0, 0, 0
-  local account = redis.call('HMGET', w.account, 'units', 'leased', 'minted')
-  w.minted = tonumber(account[3]) or 0
-  local newest = redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')
-  if #newest == 0 or tonumber(newest[2]) <= now - w.length then
-    if #newest > 0 then redis.call('DEL', w.charges) end
-    w.changed = account[1] and account[1] ~= '0'
+  w.size = redis.call('ZCARD', w.charges)
+  local account, size = redis.call('GET', w.account)
+  w.units, w.leased, w.latest, w.minted, w.till = 0, 0, 0, 0, 0
+  if account and #account == struct.size(ACCOUNT) then
+    w.units, w.leased, size, w.latest, w.minted, w.till = struct.unpack(ACCOUNT, account)
+  end
+  if w.size > 0 and not (w.size == size and w.units >= size and w.leased <= w.units) then tally(w) end
+  if w.size > 0 and w.latest > now - w.length then
+    prune(w)
     return
   end
-  w.latest = tonumber(newest[2])
-  w.size = redis.call('ZCARD', w.charges)
-  w.units, w.leased = tonumber(account[1]) or -1, tonumber(account[2]) or -1
-  local whole = w.units >= w.size and w.leased >= 0 and w.leased <= w.units
-  prune(w)
-  if not whole or w.units < w.size then tally(w) end
+  if w.size > 0 then redis.call('DEL', w.charges) end
+  w.units, w.leased, w.size, w.latest, w.fresh = 0, 0, 0, 0, true
 end
 
+-- Both keys live until the last charge has left, and longer; never shorter than they would.
 function save(w)
-  redis.call('HSET', w.account, 'units', fmt(w.units), 'leased', fmt(w.leased), 'minted', fmt(w.minted))
-  local life = math.max(w.latest - now, 0) + w.length
-  if w.size > 0 then keep(w.charges, life) end
-  keep(w.account, life)
+  if w.less then w.latest = newest(w) end
+  local till = math.max(w.till, math.max(w.latest, now) + w.length + MARGIN)
+  local life = fmt(math.ceil((till - now) / 1000))
+  redis.call('SET', w.account, struct.pack(ACCOUNT, w.units, w.leased, w.size, w.latest, w.minted, till), 'PX', life)
+  if w.size > 0 and (w.fresh or till > w.till) then redis.call('PEXPIRE', w.charges, life) end
 end
 
 function used(w) return w.units end
@@ -81,7 +88,7 @@ end
 
 function uncharge(w, member, _, units)
   redis.call('ZREM', w.charges, member)
-  w.units, w.size, w.changed = w.units - units, w.size - 1, true
+  w.units, w.size, w.less, w.changed = w.units - units, w.size - 1, true, true
   if isLease(member) then w.leased = w.leased - units end
 end
 
@@ -178,5 +185,5 @@ end
 function reset(w)
   if w.size == 0 then return end
   redis.call('DEL', w.charges)
-  w.units, w.leased, w.size, w.changed = 0, 0, 0, true
+  w.units, w.leased, w.size, w.latest, w.changed = 0, 0, 0, 0, true
 end

@@ -31,9 +31,9 @@ func (replicated) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { re
 // ProcessPipelineHook implements goredis.Hook.
 func (r replicated) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []goredis.Cmder) error {
-		var charges []once
+		var charges []*once
 		for _, command := range commands {
-			if c, ok := command.(once); ok && c.charges {
+			if c, ok := command.(*once); ok && c.charges {
 				charges = append(charges, c)
 			}
 		}
@@ -52,11 +52,6 @@ func (r replicated) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 		}
 		return err
 	}
-}
-
-// charges says whether an invocation takes units.
-func (i invocation) charges() bool {
-	return len(i.args) > 0 && (i.args[0] == "reserve" || i.args[0] == "record")
 }
 
 // addHook adds a hook to every server's client.
