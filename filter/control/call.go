@@ -320,6 +320,7 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 	answer := admission.NewAnswer(cl.sent, now, c.Input(g.demands), results)
 	c.lookAgain(now)
 	g.follow(now)
+	c.heldFirst(now, cl, g, answer.AtOnce())
 	if g.members.first != nil {
 		c.held.lookAhead(g.members.first) // the answer's demands are the group's
 	}

@@ -102,6 +102,22 @@ func (c *Client) lookAgain(now instant.Instant) {
 	}
 }
 
+// heldFirst puts requests that are held for a lease, and were so when the call was sent, before those of a group that asked
+// for the same after them: for so many there are units at once, which they must not be passed by.
+func (c *Client) heldFirst(now instant.Instant, cl *call, g *group, most int64) {
+	same, first := c.held.groups.like(g), g.members.first
+	for ; same != nil && most > 0; most-- {
+		r := same.members.first
+		if r == nil || r.since > cl.sent || first != nil && first.seq < r.seq {
+			return
+		}
+		c.held.remove(r)
+		r.group = g
+		g.members.insert(r)
+		c.pause(now, r)
+	}
+}
+
 // look decides one request that is held, or lets it go on waiting. What it waits for is not for those behind it.
 func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 	g := r.group

@@ -126,7 +126,7 @@ func (g *group) is(keys []*Key, demands []admission.Demand) bool {
 		return false
 	}
 	for i := range keys {
-		if g.keys[i] != keys[i] || g.demands[i].Cost != demands[i].Cost || !g.rules[i].Same(keys[i].Admission.Rule()) {
+		if g.keys[i] != keys[i] || g.demands[i].Cost != demands[i].Cost || g.rules[i].Plan != keys[i].plan() {
 			return false
 		}
 	}
@@ -153,13 +153,11 @@ type groups struct {
 // maxFree bounds the groups that are kept for later use.
 const maxFree = 256
 
-// find gives the group that waits for the demands under the rules that the keys are under now, made now where there is none.
+// find gives the group that waits for the demands in the plans that the keys are in now, made now where there is none.
 func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
 	h := hash(keys, demands)
-	for g := q.byHash[h]; g != nil; g = g.same {
-		if g.is(keys, demands) {
-			return g
-		}
+	if g := q.known(h, keys, demands); g != nil {
+		return g
 	}
 	g := q.take()
 	g.hash, g.same = h, q.byHash[h]
@@ -183,6 +181,18 @@ func (q *groups) find(keys []*Key, demands []admission.Demand) *group {
 	q.last = g
 	q.n++
 	return g
+}
+
+// like gives the group that waits for the same as another one, whose rules its keys are under; nil for none.
+func (q *groups) like(g *group) *group { return q.known(g.hash, g.keys, g.demands) }
+
+func (q *groups) known(h uint64, keys []*Key, demands []admission.Demand) *group {
+	for g := q.byHash[h]; g != nil; g = g.same {
+		if g.is(keys, demands) {
+			return g
+		}
+	}
+	return nil
 }
 
 func (q *groups) take() *group {

@@ -61,6 +61,17 @@ func (k *Key) Hold(sent, received instant.Instant, result wire.AskResult) {
 	NewAnswer(sent, received, Input{Demands: []Demand{{Key: k, Cost: k.rule.Limit.RequestCost()}}}, []wire.AskResult{result})
 }
 
+// AtOnce gives how many requests there are units for that no lease holds.
+func (a *Answer) AtOnce() int64 {
+	least := int64(0)
+	for i, left := range a.left {
+		if n := left / a.in.Demands[i].Cost; n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
 // Next decides the next of the group's requests: one that arrived at since, was paused before the call was sent and whose
 // deadline has not passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing
 // is spent for a request that any demand denies. Hold: a lease serves it later. Ask: a lease that should have served it is

@@ -98,8 +98,7 @@ func (r *run) slowest(name string) int64 {
 }
 
 // drawAlgorithm has some limits counted approximately, by chances of its own: what else a seed stands for stays. Not those
-// whose requests are decided by the count; and requests are held for a bucket's units alone, for of those of the next window
-// one that comes later may be given some of this one.
+// whose requests are decided by the count.
 func (s *Scenario) drawAlgorithm() {
 	r := rand.New(rand.NewPCG(s.Seed, 0xb0c4))
 	for i := range s.Limits {
@@ -108,9 +107,6 @@ func (s *Scenario) drawAlgorithm() {
 			continue
 		}
 		l.Algorithm = []limit.Algorithm{limit.FixedWindow, limit.SlidingWindowCounter, limit.TokenBucket}[r.IntN(3)]
-		if l.MaxWait > 0 {
-			l.Algorithm = limit.TokenBucket
-		}
 		if l.Algorithm == limit.TokenBucket && len(l.Rates) == 1 && r.IntN(2) == 0 {
 			l.Rates = slices.Clone(l.Rates)
 			l.Rates[0].Burst = l.RequestCost() + r.Int64N(2*l.Rates[0].Units)

@@ -48,13 +48,13 @@ func (j *judge) admit(w *worker, s *stream) {
 }
 
 // inTurn notes that a request is let pass: none that came before it to the same worker, under the same keys, may still
-// wait where the limits hold requests back. A store that loses answers leaves a call's requests undecided, which others may
-// pass then.
+// wait where the limits hold requests back. Not while a worker has just given the service up: those whose call is under way
+// wait for its answer then, and the others are decided at once.
 func (j *judge) inTurn(w *worker, s *stream) {
 	if waited := j.run.world.now.Sub(s.arrived); waited > j.run.scenario.longestWait() {
 		j.complain("a request waited %v before it passed", waited)
 	}
-	if j.run.scenario.Faults.StoreLose > 0 {
+	if stopped := j.run.world.now.Sub(w.stopped); w.stopped > 0 && stopped <= j.run.scenario.Timeout+maxTickDelay {
 		return
 	}
 	for _, k := range s.bound {

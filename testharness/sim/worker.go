@@ -11,6 +11,7 @@ import (
 	"sluice/filter/plugin"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
+	"sluice/shared/wire"
 )
 
 // worker is one Envoy worker thread: the proxy around the real filter core. It implements host.Proxy.
@@ -40,6 +41,10 @@ type worker struct {
 	// share is the worker's, as it was last told; 0 of 0: never. While it hears of one it may still go by the one before: for
 	// requests whose time was up when the answer came.
 	share, before authority.Share
+	// failures counts the asks that were not answered since one was; stopped is when they were so many that the worker asked
+	// nobody any more.
+	failures int
+	stopped  instant.Instant
 }
 
 // stream is one request on its way through the proxy.
@@ -80,6 +85,7 @@ func (r *run) newWorker(number int) *worker {
 func (w *worker) start() {
 	w.life++
 	w.streams, w.calls = map[host.ContextID]*stream{}, map[host.CallID]bool{}
+	w.failures, w.stopped = 0, 0
 	w.policy, w.syncs, w.share, w.before = nil, map[host.CallID]*inFlight{}, authority.Share{}, authority.Share{}
 	w.plugin = plugin.New(w)
 	milliseconds := strconv.FormatInt(w.run.scenario.Timeout.Milliseconds(), 10)
@@ -277,6 +283,9 @@ func (w *worker) callEnded(life int, id host.CallID, a *answered) {
 	if a != nil && a.policy != nil {
 		w.policy = a.policy
 	}
+	if w.syncs[id] != nil {
+		w.noteAnswer(a)
+	}
 	w.syncEnded(id, a)
 	if a != nil && a.response != nil && a.response.Workers > 0 {
 		w.share = authority.Share{Workers: a.response.Workers, Rank: a.response.Rank}
@@ -284,6 +293,28 @@ func (w *worker) callEnded(life int, id host.CallID, a *answered) {
 	w.ended = a
 	w.plugin.CallEnded(id, reply{a})
 	w.ended, w.before = nil, w.share
+}
+
+// noteAnswer notes whether the service has answered a Sync; one that asks for nothing says nothing of the store.
+func (w *worker) noteAnswer(a *answered) {
+	const most = 3
+	failed := a == nil || a.response == nil
+	if !failed {
+		if len(a.response.Results) == 0 {
+			return
+		}
+		failed = true
+		for i := range a.response.Results {
+			failed = failed && a.response.Results[i].Problem == wire.StoreProblem
+		}
+	}
+	if !failed {
+		w.failures = 0
+		return
+	}
+	if w.failures++; w.failures >= most {
+		w.stopped = w.run.world.now
+	}
 }
 
 // Counter implements host.Proxy.
