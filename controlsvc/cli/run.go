@@ -45,6 +45,7 @@ type serving struct {
 	logger    *slog.Logger
 	metrics   *telemetry.Metrics
 	traffic   *traffic.Traffic
+	denials   *telemetry.DenialLog
 	authority *authority.Authority
 	replica   *replica.Replica
 	readiness *readiness
@@ -94,8 +95,9 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	metrics := telemetry.NewMetrics()
 	seen := traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()})
 	measured := metrics.Store(raw.Store, p.Now, seen.Stored)
-	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, store: measured}
-	s.authority = authority.New(authority.Config{Store: measured, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen}})
+	denials := metrics.DenialLog(logger, p.Now, o.denialLog)
+	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, denials: denials, store: measured}
+	s.authority = authority.New(authority.Config{Store: measured, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen, denials}})
 	s.overlay = overlay.New(overlay.Config{Store: measured, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
 	s.overlay.SetFile(loaded)
 	if err := s.overlay.Poll(ctx); err != nil {
@@ -159,6 +161,7 @@ func (s *serving) run(ctx context.Context, p Process, on listeners) error {
 	all.Go(func() { s.overlay.Run(attended, p.After) })
 	deciding, decided := context.WithCancel(context.WithoutCancel(ctx)) // until nobody asks any more
 	defer decided()
+	all.Go(func() { s.denials.Run(deciding) })
 	all.Go(func() { s.replica.Run(deciding, p.After) })
 	if s.options.store != memoryStore { // which has no other replica
 		all.Go(func() { s.traffic.Share(attended, s.store, s.logger, p.After) })
@@ -226,10 +229,12 @@ func (s *serving) stop(ctx context.Context) error {
 
 // setPolicy puts a policy in force.
 func (s *serving) setPolicy(p *policy.Policy) {
+	before := s.authority.Policy()
 	s.metrics.Policy(p) // first, so that what is decided under it has its series
 	s.traffic.SetPolicy(p)
+	s.denials.SetPolicy(p)
 	s.authority.SetPolicy(p)
-	s.logger.Info("policy in force", "version", p.Version, "limits", len(p.Limits))
+	telemetry.AuditPolicy(s.logger, before, p)
 }
 
 // observer has the authority seen by the metrics and by what people look at.
@@ -237,6 +242,7 @@ type observer struct {
 	*telemetry.Metrics
 
 	traffic *traffic.Traffic
+	denials *telemetry.DenialLog
 }
 
 func (o observer) Called(worker uint64, version string, asks int) {
@@ -257,6 +263,7 @@ func (o observer) Settled(limit, lease string, unused int64) {
 func (o observer) Reported(worker uint64, report *wire.Report) {
 	o.Metrics.Reported(report)
 	o.traffic.Reported(worker, report)
+	o.denials.Reported(worker, report)
 }
 
 // reload puts what the policy file says now in force; a file that is invalid changes nothing.

@@ -24,6 +24,7 @@ type options struct {
 	maxInFlight     int
 	memoryKeys      int
 	logLevel        string
+	denialLog       time.Duration
 	tls             tlsFiles
 	redis           redisOptions
 }
@@ -63,6 +64,8 @@ func newServe(p Process) *cobra.Command {
 		"how many calls may be under way, 1 to 1000000; one more is refused with RESOURCE_EXHAUSTED")
 	f.IntVar(&o.memoryKeys, "memory-keys", 1_000_000, "how many keys the memory store holds, 1 to 1000000000")
 	f.StringVar(&o.logLevel, "log-level", "info", "what is logged, at least: debug, info, warn, error")
+	f.DurationVar(&o.denialLog, "denial-log", time.Second,
+		"how often a denial under a limit is logged at most, with how many there were, up to 1h; 0: never")
 	f.StringVar(&o.tls.certificate, "grpc-tls-cert", "", "`FILE` with the certificate chain in PEM; gRPC is plain text without")
 	f.StringVar(&o.tls.key, "grpc-tls-key", "", "`FILE` with the certificate's key in PEM")
 	f.StringVar(&o.tls.clientCA, "grpc-tls-client-ca", "", "`FILE` with the authorities in PEM one of which has to vouch for every client")
@@ -105,6 +108,9 @@ func (o *options) check() (level slog.Level, err error) {
 	}
 	if level.UnmarshalText([]byte(o.logLevel)) != nil {
 		complain("log-level", "%q: want debug, info, warn or error", o.logLevel)
+	}
+	if o.denialLog < 0 || o.denialLog > time.Hour {
+		complain("denial-log", "%v: want 0s to 1h", o.denialLog)
 	}
 	if !knownStore(o.store) {
 		complain("store", "%q: want memory, or redis://HOST:PORT/DB", withoutSecrets(o.store))

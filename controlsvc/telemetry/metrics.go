@@ -27,6 +27,7 @@ type Metrics struct {
 	answered  *prometheus.CounterVec
 	rollbacks prometheus.Counter
 	leaked    prometheus.Counter
+	lostLines prometheus.Counter
 	sheds     prometheus.Counter
 	panics    prometheus.Counter
 	policy    *prometheus.GaugeVec
@@ -66,6 +67,7 @@ func NewMetrics() *Metrics {
 		}, []string{"limit", "result", "source"}),
 		rollbacks: counter("sluice_rollbacks_total", "Grants taken back because another limit of the same requests denied."),
 		leaked:    counter("sluice_leaked_charges_total", "Charges that could not be taken back and run out of their windows instead."),
+		lostLines: counter("sluice_log_lost_total", "Lines of the denial log that were lost, for more came than could be written."),
 		sheds:     counter("sluice_shed_total", "Calls refused because too many were under way."),
 		panics:    counter("sluice_panics_total", "Calls that panicked, each a bug."),
 		policy: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -90,7 +92,7 @@ func NewMetrics() *Metrics {
 		labels: make(map[string]decided), answers: make(map[answer]prometheus.Counter),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.asked, m.answered, m.rollbacks, m.leaked, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
+		m.syncs, m.asked, m.answered, m.rollbacks, m.leaked, m.lostLines, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())
