@@ -17,6 +17,7 @@ func main() {
 	os.Exit(cli.Run(cli.Process{
 		Args:      os.Args[1:],
 		LookupEnv: os.LookupEnv,
+		Stdin:     os.Stdin,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
 		Now:       func() instant.Instant { return origin.Add(time.Since(began)) },

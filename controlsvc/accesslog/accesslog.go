@@ -44,9 +44,23 @@ type Entry struct {
 // Wanted gives the i-th of the fields that Config.Want asks for; false where the line has none of its names.
 func (e *Entry) Wanted(i int) (string, bool) { return e.wanted[i], e.present>>i&1 == 1 }
 
+// Present gives, bit by bit, which of the fields that Config.Want asks for the line has.
+func (e *Entry) Present() uint64 { return e.present }
+
 func (e *Entry) want(i int, value string) {
 	e.wanted[i] = value
 	e.present |= 1 << i
+}
+
+// CopyFrom makes e the same as another entry, which may be used again then.
+func (e *Entry) CopyFrom(other *Entry) {
+	room := e.wanted
+	if len(room) != len(other.wanted) {
+		room = make([]string, len(other.wanted))
+	}
+	copy(room, other.wanted)
+	*e = *other
+	e.wanted = room
 }
 
 // reset forgets what the last line said.

@@ -122,6 +122,14 @@ func (p *jsonParser) parse(line string, e *Entry) error {
 	return nil
 }
 
+func (p *jsonParser) fields() []string {
+	names := make([]string, 0, len(p.root.seen))
+	for _, s := range p.root.seen {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 func (p *jsonParser) value(i int) (string, bool) { return p.values[i], p.ranks[i] > 0 }
 
 // object takes what is known of an object's values.

@@ -1,9 +1,6 @@
 package accesslog
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Log is several files, merged by the times of their requests.
 type Log struct {
@@ -52,6 +49,9 @@ func (l *Log) Next() (*Entry, error) {
 	return l.heads[l.last], nil
 }
 
+// Readers gives the files' readers.
+func (l *Log) Readers() []*Reader { return l.readers }
+
 // Counts sums up what was read of all files.
 func (l *Log) Counts() Counts {
 	var sum Counts
@@ -69,6 +69,3 @@ func (l *Log) Counts() Counts {
 	}
 	return sum
 }
-
-// ErrNothing is wrapped where a log has no line that could be read.
-var ErrNothing = errors.New("no line of the log could be read")

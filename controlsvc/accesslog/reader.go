@@ -92,6 +92,9 @@ func (l *Reader) Name() string { return l.name }
 // Format gives the format that the lines are read as.
 func (l *Reader) Format() Format { return l.format }
 
+// FieldNames gives what the file's fields are called: of JSON those of the last line, not those within objects.
+func (l *Reader) FieldNames() []string { return l.parser.fields() }
+
 // Next gives the next entry, which is valid until Next is called again; nil at the end. The error is one of reading.
 func (l *Reader) Next() (*Entry, error) {
 	if l.last != nil {

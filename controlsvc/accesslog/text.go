@@ -2,6 +2,8 @@ package accesslog
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,6 +12,8 @@ import (
 type parser interface {
 	// parse reads a line into an entry that has been reset. The error says what was expected.
 	parse(line string, e *Entry) error
+	// fields gives the names of what lines have.
+	fields() []string
 }
 
 // maxWords bounds the fields of a line of text; those beyond are not looked at.
@@ -68,6 +72,7 @@ type textParser struct {
 	wanted  []int
 	clock   clock
 	words   [maxWords]string
+	most    int // of the fields of a line
 }
 
 func newText(f Format, c *Config) *textParser {
@@ -85,8 +90,14 @@ func newText(f Format, c *Config) *textParser {
 	return p
 }
 
+func (p *textParser) fields() []string {
+	names := slices.SortedFunc(maps.Keys(p.names), func(a, b string) int { return p.names[a] - p.names[b] })
+	return names[:min(len(names), p.most)]
+}
+
 func (p *textParser) parse(line string, e *Entry) error {
 	n := p.split(line)
+	p.most = max(p.most, n)
 	if n < p.least {
 		return fmt.Errorf("%d fields: want at least %d", n, p.least)
 	}

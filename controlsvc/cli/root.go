@@ -15,8 +15,10 @@ import (
 
 // Process is what the command has of the process that it runs in.
 type Process struct {
-	Args           []string
-	LookupEnv      func(name string) (string, bool)
+	Args      []string
+	LookupEnv func(name string) (string, bool)
+	// Stdin is read where a file is called -; nil: there is nothing.
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Now reads a clock that never steps back, in microseconds since 1970 or thereabouts.
 	Now func() instant.Instant
@@ -77,7 +79,7 @@ func newRoot(p Process) *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), p.LookupEnv) },
 	}
 	root.AddCommand(newServe(p), newValidate(p), newSchema(p), newDemo(p), newExplain(p), newCompile(p), newTest(p), newSimulate(p),
-		newImport(p), newInspect(p), newReset(p), newOverride(p), newBlock(p), newAllow(p), newTop(p), newStatus(p), newVersion(p))
+		newReplay(p), newImport(p), newInspect(p), newReset(p), newOverride(p), newBlock(p), newAllow(p), newTop(p), newStatus(p), newVersion(p))
 	return root
 }
 
