@@ -130,6 +130,11 @@ bench-memory: build ## Envoy's memory over a million requests of a hundred thous
 	go build -o .cache/bin/bench ./testharness/load/bench
 	.cache/bin/bench -memory -write docs/benchmarks.md
 
+.PHONY: bench-replay
+bench-replay: build-command ## how fast access logs of a million lines are replayed, beside parsing alone, into docs/replay.md
+	go build -o .cache/bin/bench-replay ./testharness/load/replay
+	.cache/bin/bench-replay -write docs/replay.md
+
 .PHONY: docs-algorithms
 docs-algorithms: ## what the algorithms cost in Redis and what they admit, into docs/algorithms.md and its plot
 	go run ./testharness/load/algorithms -write docs/algorithms.md -plot docs/algorithms.svg
