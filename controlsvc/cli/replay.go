@@ -175,14 +175,14 @@ type logFiles struct {
 	done    atomic.Int64
 }
 
-// counted counts what is read.
-type counted struct {
+// countedReader counts what is read.
+type countedReader struct {
 	io.Reader
 
 	of *logFiles
 }
 
-func (c counted) Read(into []byte) (int, error) {
+func (c countedReader) Read(into []byte) (int, error) {
 	n, err := c.Reader.Read(into)
 	c.of.done.Add(int64(n))
 	return n, err
@@ -223,7 +223,7 @@ func (l *logFiles) reader(p Process, name string, c accesslog.Config) (*accesslo
 			return nil, errors.New("there is no standard input")
 		}
 		l.endless = true
-		return accesslog.NewReader("standard input", counted{p.Stdin, l}, c)
+		return accesslog.NewReader("standard input", countedReader{p.Stdin, l}, c)
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -236,7 +236,7 @@ func (l *logFiles) reader(p Process, name string, c accesslog.Config) (*accesslo
 	}
 	l.size += about.Size()
 	l.endless = l.endless || !about.Mode().IsRegular()
-	return accesslog.NewReader(name, counted{file, l}, c)
+	return accesslog.NewReader(name, countedReader{file, l}, c)
 }
 
 // progress draws a bar where there is a terminal, of bytes where it is known how many there are, until finish is called.
