@@ -196,6 +196,8 @@ func brief(n uint64) string {
 		return d.Round(10 * time.Millisecond).String()
 	case d >= 10*time.Millisecond:
 		return d.Round(time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
 	}
 	return d.String()
 }
