@@ -86,21 +86,34 @@ func New(config Config) *Authority {
 		config.WorkerTTL = DefaultWorkerTTL
 	}
 	if config.Observer == nil {
-		config.Observer = nobody{}
+		config.Observer = Nobody{}
 	}
 	return &Authority{config: config, sizing: newSizing()}
 }
 
-type nobody struct{}
+// Nobody is an Observer that takes no notice.
+type Nobody struct{}
 
-func (nobody) Decided(string, int64, int64, int64) {}
-func (nobody) RolledBack(int)                      {}
-func (nobody) Leaked(int)                          {}
-func (nobody) Called(uint64, string, int)          {}
-func (nobody) Settled(string, string, int64)       {}
-func (nobody) Reported(uint64, *wire.Report)       {}
+// Decided implements Observer.
+func (Nobody) Decided(string, int64, int64, int64) {}
 
-func (nobody) Leased(uint64, string, string, int64, time.Duration) {}
+// RolledBack implements Observer.
+func (Nobody) RolledBack(int) {}
+
+// Leaked implements Observer.
+func (Nobody) Leaked(int) {}
+
+// Called implements Observer.
+func (Nobody) Called(uint64, string, int) {}
+
+// Settled implements Observer.
+func (Nobody) Settled(string, string, int64) {}
+
+// Reported implements Observer.
+func (Nobody) Reported(uint64, *wire.Report) {}
+
+// Leased implements Observer.
+func (Nobody) Leased(uint64, string, string, int64, time.Duration) {}
 
 // SetPolicy puts a policy in force, for every call that begins from now on. The policy is not written to any more.
 func (a *Authority) SetPolicy(p *policy.Policy) {

@@ -102,11 +102,13 @@ func (r *Replica) Run(ctx context.Context, after func(time.Duration) <-chan time
 
 // Stop gives back what the replica holds, and waits for what is under way. It is called once nothing is decided any more.
 func (r *Replica) Stop() {
-	for _, w := range r.workers {
-		w.stop()
-	}
-	for _, w := range r.workers {
-		w.calls.Wait()
+	for range 2 { // the second time they tell what a report on its way has kept back
+		for _, w := range r.workers {
+			w.stop()
+		}
+		for _, w := range r.workers {
+			w.calls.Wait()
+		}
 	}
 }
 
@@ -158,6 +160,7 @@ func (r *Replica) Decide(ctx context.Context, p *policy.Policy, demands []Demand
 	into.Output = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 	into.Limits, into.Standings = into.Limits[:0], into.Standings[:0]
 	if len(demands) == 0 {
+		r.workers[0].count("", into.Output)
 		return nil
 	}
 	for i := range demands {

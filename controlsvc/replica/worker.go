@@ -35,8 +35,9 @@ type worker struct {
 	own map[ownRate]*policy.Limit
 
 	// Space that is used again by every request.
-	rule  policy.Rule
-	bound []*control.Key
+	rule   policy.Rule
+	bound  []*control.Key
+	nobody control.Request
 }
 
 // pending is a request that is decided, or waits for the store's answer or for a lease to start.
@@ -211,6 +212,16 @@ func (w *worker) Decided(now instant.Instant, r *control.Request, out admission.
 
 // ShadowDecided is told what nobody waits for.
 func (w *worker) ShadowDecided(instant.Instant, control.Shadow, admission.Output) {}
+
+// TraceID knows of none: Envoy's own rate limit filter sends no request's headers.
+func (w *worker) TraceID(*control.Request) string { return "" }
+
+// count counts a request that no worker of the store's has decided.
+func (w *worker) count(limit string, out admission.Output) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.client.Count(w.config.Now(), &w.nobody, limit, out)
+}
 
 // take gives a record of a request.
 func (w *worker) take(into *Decision) *pending {

@@ -91,6 +91,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 	c.request.Round = max(c.round, c.lastRound)
 	c.request.PolicyVersion = c.policy.Version
 	c.reports.load(now, cl, &c.request)
+	c.tallies.load(now, cl, &c.request)
 	cl.noteReported()
 	c.lastSync = now
 
@@ -248,6 +249,7 @@ func nonsensical(result *wire.AskResult, k *Key, cost, paused, want int64) strin
 // answered takes over what the service says.
 func (c *Client) answered(now instant.Instant, cl *call, response *wire.SyncResponse) {
 	c.reports.acknowledge(cl, response)
+	c.tallies.acknowledge(response.Reported)
 	if response.Workers > 0 && response.Rank < response.Workers {
 		c.workers, c.rank = response.Workers, response.Rank
 	}
@@ -456,6 +458,7 @@ func (c *Client) failed(now instant.Instant, cl *call, why string) {
 // end lets go of what a call held.
 func (c *Client) end(now instant.Instant, cl *call, answered bool) {
 	c.reports.unload(now, cl, answered, &c.Counts)
+	c.tallies.unload(cl, answered)
 	for _, g := range cl.groups {
 		for _, k := range g.keys {
 			k.underWay = nil

@@ -48,6 +48,8 @@ type Listener interface {
 	Decided(now instant.Instant, r *Request, out admission.Output)
 	// ShadowDecided tells what a limit in shadow would have made of a request.
 	ShadowDecided(now instant.Instant, s Shadow, out admission.Output)
+	// TraceID gives the W3C trace id of a request that is denied, for a sample; empty where it has none or it is not known.
+	TraceID(r *Request) string
 	// PolicyArrived tells of a policy of another version than before.
 	PolicyArrived(p *policy.Policy)
 }
@@ -98,6 +100,7 @@ type Client struct {
 	calls        []*call
 	freeCall     []*call
 	reports      reports
+	tallies      tallies
 	fetch        fetch
 	// leased are the keys that hold leases, wishes those to be asked for before a request needs them.
 	leased, wishes []*Key
@@ -129,6 +132,7 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 		held:    newHeld(),
 		round:   firstRound, countDue: instant.Never,
 		reports: newReports(),
+		tallies: newTallies(proxy.Now()),
 	}
 	if c.worker == 0 {
 		c.worker = 1
@@ -200,6 +204,7 @@ func (g *group) unhindered() bool {
 // Forget drops a paused request whose stream is gone. What its group is granted for it goes to others or back.
 func (c *Client) Forget(r *Request) {
 	if r.group != nil {
+		c.left(r)
 		if r.held {
 			c.held.due = 0 // those behind it move up
 		}
@@ -237,6 +242,7 @@ func (c *Client) tick(now instant.Instant) {
 	c.flush(now)
 	c.fetchWhenDue(now)
 	c.countWhenDue(now)
+	c.tallies.tick(now, c.breaker.state == open)
 	if c.policy == nil || len(c.calls) >= maxCalls {
 		return
 	}
@@ -299,7 +305,6 @@ func (c *Client) conclude(now instant.Instant, r *Request, out admission.Output)
 		}
 		out.Verdict = admission.Deny // there is no room to wait
 	}
-	c.detach(r)
 	c.decided(now, r, out)
 }
 

@@ -55,11 +55,14 @@ func (c *Client) step(now instant.Instant, r *Request, keys []*Key, demands []ad
 	} else if out.Source == admission.FromCount {
 		c.recountAll(now, keys)
 	}
+	c.count(now, r, keys, out)
 	return out, true
 }
 
 // decided ends a pause.
 func (c *Client) decided(now instant.Instant, r *Request, out admission.Output) {
+	c.count(now, r, r.group.keys, out)
+	c.detach(r)
 	if r == c.asking { // its ask has not returned yet
 		c.early = out
 		return
@@ -68,6 +71,7 @@ func (c *Client) decided(now instant.Instant, r *Request, out admission.Output) 
 		c.shadows = append(c.shadows, r.Shadows...)
 	}
 	if r.shadow == nil {
+		c.tallies.waited(now, r)
 		c.listener.Decided(now, r, out)
 		return
 	}

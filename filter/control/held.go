@@ -156,7 +156,6 @@ func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 			c.wish(now, k)
 		}
 	}
-	c.held.remove(r)
 	c.decided(now, r, out)
 }
 

@@ -41,6 +41,9 @@ type Key struct {
 	// recount says that the key's count is to be asked for, not before countAfter.
 	recount    bool
 	countAfter instant.Instant
+	// tally counts its requests since the last report that told of them; tallied says that the next ones may.
+	tally   keyTally
+	tallied bool
 }
 
 // NewKey gives a key that nothing is known of. The reference's texts are kept.

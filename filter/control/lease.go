@@ -131,19 +131,22 @@ func (c *Client) tendLeases(now instant.Instant) {
 
 // Drop gives back what the worker holds of a key that it will not know any more.
 func (c *Client) Drop(k *Key) {
+	c.tallies.drop(k)
 	k.recount = false
 	k.Admission.GiveBack()
 	c.collect(c.proxy.Now(), k)
 }
 
-// Stop gives back everything, in one last call. Nothing is asked any more.
+// Stop gives back everything, in one last call, and tells what was decided. Nothing is asked any more. Where a report is on
+// its way the next one needs another Stop, once that has been acknowledged.
 func (c *Client) Stop() {
 	now := c.proxy.Now()
 	for _, k := range c.leased {
 		k.Admission.GiveBack()
 		c.collect(now, k)
 	}
-	if c.policy != nil && len(c.reports.settles)+len(c.reports.records) > 0 {
+	c.tallies.hurry(now)
+	if c.policy != nil && (len(c.reports.settles)+len(c.reports.records) > 0 || c.tallies.pending()) {
 		c.send(now, c.takeCall())
 	}
 }

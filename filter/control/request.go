@@ -11,6 +11,8 @@ import (
 // forgotten. The zero value is ready.
 type Request struct {
 	Stream host.ContextID
+	// Route is the path pattern that it is counted under; empty for none.
+	Route string
 	// Shadows are the limits in shadow that it is under, to be decided once it is admitted.
 	Shadows []Shadow
 

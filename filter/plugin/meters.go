@@ -92,6 +92,7 @@ func (m *meters) decided(out admission.Output) {
 		m.denied[deniedByCount]++
 	case admission.FromBlock:
 		m.denied[deniedByBlock]++
+	case admission.FromAllow, admission.FromNoPolicy: // these deny nothing that is decided
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sluice/shared/instant"
 	"sluice/shared/policy"
 	"sluice/shared/ratefields"
+	"sluice/shared/wire"
 )
 
 // idleTick is how often an instance ticks that has seen no request: the one on the proxy's main thread never does.
@@ -38,6 +39,11 @@ type Plugin struct {
 
 	streams   host.Streams[stream]
 	shadowLog shadowLog
+	// reading is the stream whose request headers can be read; 0: none, for it is the root's.
+	reading host.ContextID
+	// nobody stands for requests that are told of nothing; passed counts those that were admitted.
+	nobody control.Request
+	passed uint64
 
 	// Space that is used again by every request.
 	bounds  []policy.Bound
@@ -56,6 +62,8 @@ type stream struct {
 	shadowed string
 	grpc     bool
 	out      admission.Output
+	// passed is when it was admitted, if its time at the upstream is wanted; else 0.
+	passed instant.Instant
 }
 
 // New gives a plugin that waits for Start.
@@ -154,34 +162,49 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
+		p.client.Count(now, &p.nobody, "", admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy})
 		return host.Proceed
 	}
-	return p.decide(now, p.newStream(id))
+	p.reading = id
+	action := p.decide(now, p.newStream(id))
+	p.reading = 0
+	return action
 }
 
 // withoutPolicy does what the configuration says while nobody knows what to limit. Nothing is held up for it: the service may
 // be away for long.
 func (p *Plugin) withoutPolicy(id host.ContextID) host.Action {
 	p.meters.noPolicy++
-	if !p.config.denyWithoutPolicy {
+	out := admission.Output{Verdict: admission.Admit, Source: admission.FromNoPolicy, Demand: -1}
+	if p.config.denyWithoutPolicy {
+		out.Verdict, out.Unavailable, out.RetryAfter = admission.Deny, true, time.Second
+	}
+	if p.client != nil {
+		p.client.Count(p.proxy.Now(), &p.nobody, "", out)
+	}
+	if out.Verdict == admission.Admit {
 		return host.Proceed
 	}
-	p.deny(id, nil, p.isGRPC(), admission.Output{Verdict: admission.Deny, Demand: -1, Unavailable: true, RetryAfter: time.Second})
+	p.deny(id, nil, p.isGRPC(), out)
 	return host.Pause
 }
 
-// gather makes the bounds of a request what is to be decided; false where it is blocked.
-func (p *Plugin) gather(now instant.Instant, s *stream) bool {
+// gather makes the bounds of a request what is to be decided, and says whether a list has decided it.
+func (p *Plugin) gather(now instant.Instant, s *stream) policy.Listed {
 	p.bound, p.demands = p.bound[:0], p.demands[:0]
+	limits := p.binder.Policy().Limits
 	allowed := int64(0)
 	for i := range p.bounds {
 		b := &p.bounds[i]
+		if b.Limit >= 0 && s.request.Route == "" {
+			s.request.Route = limits[b.Limit].Match.Route()
+		}
 		switch b.Listed {
 		case policy.Blocked:
 			if b.Limit >= 0 {
 				s.limits = append(s.limits, p.keys.Told(b.Limit))
 			}
-			return false
+			return policy.Blocked
 		case policy.Allowed:
 			allowed = 1
 			continue
@@ -196,13 +219,26 @@ func (p *Plugin) gather(now instant.Instant, s *stream) bool {
 		p.demands = append(p.demands, e.Key.Demand(b.Cost))
 	}
 	p.meters.allowed += allowed
-	return true
+	if allowed > 0 && len(p.bound)+len(s.request.Shadows) == 0 {
+		return policy.Allowed
+	}
+	return 0
 }
 
 func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
-	if !p.gather(now, s) {
+	switch p.gather(now, s) {
+	case policy.Blocked:
 		s.grpc = p.isGRPC()
-		return p.conclude(s, admission.Blocked(len(s.limits)-1))
+		out, limit := admission.Blocked(len(s.limits)-1), ""
+		if out.Demand >= 0 {
+			limit = s.limits[out.Demand].Limit.Name
+		}
+		p.client.Count(now, &s.request, limit, out)
+		return p.conclude(now, s, out)
+	case policy.Allowed:
+		out := admission.Output{Verdict: admission.Admit, Source: admission.FromAllow, Demand: -1}
+		p.client.Count(now, &s.request, "", out)
+		return p.conclude(now, s, out)
 	}
 	out, decided := p.client.Decide(now, &s.request, p.bound, p.demands)
 	if !decided || out.Verdict != admission.Admit {
@@ -212,7 +248,7 @@ func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
 		p.tickInTime()
 		return host.Pause
 	}
-	return p.conclude(s, out)
+	return p.conclude(now, s, out)
 }
 
 // wake ticks often enough for deadlines once there are requests.
@@ -249,23 +285,54 @@ func (p *Plugin) isGRPC() bool {
 	return is && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
+// TraceID gives a request's trace id (https://www.w3.org/TR/trace-context/, 3.2), while its headers can be read.
+func (p *Plugin) TraceID(r *control.Request) string {
+	if r.Stream != p.reading {
+		return ""
+	}
+	header, _ := p.proxy.RequestHeader("traceparent")
+	return traceID(header)
+}
+
+// traceID gives the trace id in a traceparent of any version, which is copied; empty where there is none.
+func traceID(header string) string {
+	const begins, ends = 3, 3 + wire.TraceIDLength
+	if len(header) < 55 || header[2] != '-' || header[ends] != '-' {
+		return ""
+	}
+	zeros := true
+	for _, c := range []byte(header[begins:ends]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+		zeros = zeros && c == '0'
+	}
+	if zeros {
+		return ""
+	}
+	return strings.Clone(header[begins:ends])
+}
+
 // Decided ends a pause.
-func (p *Plugin) Decided(_ instant.Instant, r *control.Request, out admission.Output) {
+func (p *Plugin) Decided(now instant.Instant, r *control.Request, out admission.Output) {
 	s := p.streams.Get(r.Stream)
 	if s == nil || &s.request != r {
 		return
 	}
-	if p.conclude(s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
+	if p.conclude(now, s, out) == host.Proceed && !p.proxy.Continue(r.Stream) {
 		p.dropStream(r.Stream)
 	}
 }
 
 // conclude takes note of a verdict, and answers the request where it is a denial. Only once for a stream: either it is
 // forgotten here, or ResponseHeaders forgets it.
-func (p *Plugin) conclude(s *stream, out admission.Output) host.Action {
+func (p *Plugin) conclude(now instant.Instant, s *stream, out admission.Output) host.Action {
 	p.meters.decided(out)
 	if out.Verdict == admission.Admit {
 		s.out = out
+		if p.passed++; p.passed%control.UpstreamOf == 0 {
+			s.passed = now
+		}
 		return host.Proceed
 	}
 	p.deny(s.request.Stream, s.limits, s.grpc, out)
@@ -302,6 +369,9 @@ func (p *Plugin) ResponseHeaders(id host.ContextID) {
 	if s.request.Paused() { // the proxy itself answers, as at a timeout of its own
 		p.Done(id)
 		return
+	}
+	if s.passed != 0 {
+		p.client.Upstream(p.proxy.Now().Sub(s.passed))
 	}
 	ratefields.Each(s.limits, s.out, p.addToResponse)
 	if s.shadowed != "" {

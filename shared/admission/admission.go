@@ -60,7 +60,7 @@ const (
 // Source says what a verdict rests on.
 type Source uint8
 
-// The sources of a verdict.
+// The sources of a verdict. Their numbers are on the wire: a new one comes last.
 const (
 	// FromPolicy: no limit binds the request, or it costs more than one of them holds at all.
 	FromPolicy Source = iota + 1
@@ -78,6 +78,10 @@ const (
 	FromFallback
 	// FromBlock: the caller is on a block list.
 	FromBlock
+	// FromAllow: the caller is on an allow list, and nothing else binds the request.
+	FromAllow
+	// FromNoPolicy: there is no policy yet.
+	FromNoPolicy
 )
 
 // String gives the source's name in metrics and headers.
@@ -99,6 +103,10 @@ func (s Source) String() string {
 		return "fallback"
 	case FromBlock:
 		return "block"
+	case FromAllow:
+		return "allow"
+	case FromNoPolicy:
+		return "no_policy"
 	}
 	return "unknown"
 }

@@ -29,6 +29,19 @@ type Match struct {
 	Not *Match
 }
 
+// Route gives the pattern that the path is matched by, as it is written; empty for none.
+func (m *Match) Route() string {
+	switch {
+	case m.PathTemplate != "":
+		return m.PathTemplate
+	case m.PathPrefix != "":
+		return m.PathPrefix
+	case m.PathExact != "":
+		return m.PathExact
+	}
+	return m.PathRegex
+}
+
 // FieldKind says what of a field is compared. Numbers are those of the wire.
 type FieldKind uint8
 

@@ -68,6 +68,7 @@ func (w *worker) sentSync(id host.CallID, body []byte) {
 	if err != nil {
 		return
 	}
+	w.run.lives[request.WorkerID] = w.told
 	f := &inFlight{request: request, totals: map[boundKey]int64{}}
 	carried := map[uint64]bool{}
 	for _, r := range request.Records {

@@ -36,7 +36,7 @@ func (r *run) newService() *service {
 // restart is a new process on the same store.
 func (s *service) restart() {
 	s.authority = authority.New(authority.Config{
-		Store: s.store, Random: s.run.world.random.Uint64, Now: func() instant.Instant { return s.run.world.now },
+		Observer: told{run: s.run}, Store: s.store, Random: s.run.world.random.Uint64, Now: func() instant.Instant { return s.run.world.now },
 	})
 	s.authority.SetPolicy(s.policy)
 }
@@ -96,6 +96,7 @@ func (s *service) sync(message []byte) *answered {
 		return nil
 	}
 	s.run.figures.Calls++
+	s.run.arrived(&request)
 	s.store.flaws.request(&request)
 	response, err := s.authority.Sync(context.Background(), &request)
 	if err != nil {
@@ -145,11 +146,11 @@ func (r *run) out(w *worker) bool {
 // transmit delivers one message between a worker and the service, or does not.
 func (r *run) transmit(w *worker, deliver func()) {
 	f := r.scenario.Faults
-	if r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(w) {
+	if !r.quiet && (r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(w)) {
 		return
 	}
 	delay := f.Delay + r.world.spread(f.Jitter)
-	if r.world.chance(f.Slow) {
+	if !r.quiet && r.world.chance(f.Slow) {
 		delay += r.world.between(0, f.SlowBy)
 	}
 	r.world.after(delay, deliver)

@@ -65,6 +65,11 @@ type run struct {
 	began   instant.Instant
 	changed bool
 	watch   watched
+	// lives are the workers', by the ids that they call themselves; restarted says that the service was.
+	lives     map[uint64]*life
+	restarted bool
+	// quiet says that nothing goes wrong any more.
+	quiet bool
 }
 
 // Run plays a scenario. The same scenario gives the same result.
@@ -72,7 +77,7 @@ func Run(s Scenario) Result { return RunWatched(s, Watch{}) }
 
 // RunWatched plays a scenario and tells of it meanwhile.
 func RunWatched(s Scenario, w Watch) Result {
-	r := &run{scenario: s, world: newWorld(s.Seed), exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, shares: map[boundKey][]shareInForce{}, watch: watched{Watch: w}}
+	r := &run{scenario: s, world: newWorld(s.Seed), lives: map[uint64]*life{}, exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, shares: map[boundKey][]shareInForce{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
 	r.service = r.newService()
 	r.figures.ByWorker = make([]int64, s.Workers)
@@ -88,7 +93,11 @@ func RunWatched(s Scenario, w Watch) Result {
 	r.world.runUntil(r.world.now.Add(s.longestWait()))
 	r.everybodyAnswered()
 	r.judge.approximate()
-	return Result{Figures: r.figures, Violations: r.judge.violations}
+	figures := r.figures
+	if s.Seed%toldEvery == 0 {
+		r.everythingTold()
+	}
+	return Result{Figures: figures, Violations: r.judge.violations}
 }
 
 func (r *run) everybodyAnswered() {
@@ -176,6 +185,9 @@ func (r *run) troubles() {
 		mean := time.Duration(float64(time.Second) / perSecond)
 		var next func()
 		next = func() {
+			if r.quiet {
+				return
+			}
 			happen()
 			r.world.after(r.world.spread(mean), next)
 		}
@@ -183,7 +195,10 @@ func (r *run) troubles() {
 	}
 	someone := func() *worker { return r.workers[r.world.random.IntN(len(r.workers))] }
 	often(f.Crashes, func() { someone().reload() })
-	often(f.Restarts, func() { r.service.restart() })
+	often(f.Restarts, func() {
+		r.restarted = true
+		r.service.restart()
+	})
 	often(f.Partitions, func() { someone().cutUntil = r.world.now.Add(r.world.between(0, time.Second)) })
 	if r.scenario.Change > 0 {
 		r.world.after(r.scenario.Change, func() {

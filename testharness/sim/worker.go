@@ -45,6 +45,7 @@ type worker struct {
 	// nobody any more.
 	failures int
 	stopped  instant.Instant
+	told     *life
 }
 
 // stream is one request on its way through the proxy.
@@ -87,6 +88,7 @@ func (w *worker) start() {
 	w.streams, w.calls = map[host.ContextID]*stream{}, map[host.CallID]bool{}
 	w.failures, w.stopped = 0, 0
 	w.policy, w.syncs, w.share, w.before = nil, map[host.CallID]*inFlight{}, authority.Share{}, authority.Share{}
+	w.told = &life{reports: map[uint64]*wire.Report{}, taken: map[uint64]bool{}}
 	w.plugin = plugin.New(w)
 	milliseconds := strconv.FormatInt(w.run.scenario.Timeout.Milliseconds(), 10)
 	if !w.plugin.Start([]byte(pluginConfiguration + milliseconds + "}")) {
@@ -99,6 +101,7 @@ func (w *worker) reload() {
 	for _, s := range w.streams {
 		s.over = true
 	}
+	w.told.crashed = true
 	w.start()
 }
 
@@ -139,6 +142,7 @@ func (w *worker) leave(life int, s *stream) {
 	if life != w.life || !s.paused || s.over {
 		return
 	}
+	w.told.ended[wire.Left]++
 	w.end(s)
 }
 
@@ -154,6 +158,7 @@ func (w *worker) admitted(s *stream) {
 	w.run.judge.admit(w, s)
 	w.run.judge.inTurn(w, s)
 	w.run.figures.Admitted++
+	w.told.ended[wire.Admitted]++
 	w.run.figures.ByWorker[w.number]++
 	w.run.figures.Longest = max(w.run.figures.Longest, w.run.world.now.Sub(s.arrived))
 	w.end(s)
@@ -233,6 +238,7 @@ func (w *worker) Respond(id host.ContextID, status int, _ []host.Header, _ strin
 		return false
 	}
 	w.run.figures.Denied++
+	w.told.ended[wire.Denied]++
 	w.run.noteLate(s)
 	waited := w.run.world.now.Sub(s.arrived)
 	if most := w.run.scenario.longestWait(); waited > most {

@@ -1,0 +1,297 @@
+package control
+
+import (
+	"math/bits"
+	"time"
+
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+	"sluice/shared/wire"
+)
+
+// Bounds on what is counted between two reports.
+const (
+	// reportEvery is for how long a report gathers at least. A call that has nothing else to say goes out once a second.
+	reportEvery = 200 * time.Millisecond
+	// spareTallies are kept for requests whose own tally finds no room: one for each result and source.
+	spareTallies = 64
+	// maxTallyBytes bounds the texts of a report's tallies, and maxKeyBytes those of its keys.
+	maxTallyBytes = 96 << 10
+	maxKeyBytes   = 64 << 10
+	// maxTallied bounds the keys that wait for a report. Another one's requests are counted by itself until there is room.
+	maxTallied = 4096
+	// UpstreamOf is how many admitted requests there are for one whose time at the upstream is wanted.
+	UpstreamOf = 64
+)
+
+// tallies counts what is decided, each request once, until a report takes it. A report that is made does not change until
+// the service has acknowledged it; so that a service that is away lets nothing grow, what comes meanwhile adds to the next.
+type tallies struct {
+	born instant.Instant
+	// next is the report that gathers, since the instant since; made is the one on its way, of id 0 where there is none.
+	next, made wire.Report
+	since      instant.Instant
+	lastMade   instant.Instant
+	lastID     uint64
+	// carrier is the call under way that carries it; 0: none does, and one may from retry on.
+	carrier uint64
+	retry   instant.Instant
+
+	// byName finds a tally of next by all but its counts; recent are those found last, as an index from 1.
+	byName map[wire.Tally]int
+	recent [64]uint16
+	bytes  int
+	// keys have counts that no report has taken.
+	keys []*Key
+	// sampled is when each of next's denials was.
+	sampled [wire.MaxDenialSamples]instant.Instant
+	ticked  instant.Instant
+}
+
+func newTallies(now instant.Instant) tallies {
+	return tallies{born: now, ticked: now, byName: map[wire.Tally]int{}}
+}
+
+// keyTally counts a key's requests by their result, from wire.Admitted.
+type keyTally [wire.ShadowDenied]uint32
+
+func (t *keyTally) sum() (n uint64) {
+	for _, count := range t {
+		n += uint64(count)
+	}
+	return n
+}
+
+// Count counts a request that no key decided: of the limit of that name, which a list of it named, or of none.
+func (c *Client) Count(now instant.Instant, r *Request, limit string, out admission.Output) {
+	what := wire.Tally{Limit: limit, Route: r.Route, Source: uint8(out.Source), Result: wire.Admitted}
+	if out.Verdict == admission.Deny {
+		what.Result = wire.Denied
+	}
+	c.tallies.add(now, 0, &what, false)
+	if what.Result == wire.Denied && c.tallies.samples(wire.KeyRef{Limit: limit}) {
+		c.sample(now, r, wire.KeyRef{Limit: limit}, &what, out)
+	}
+}
+
+// count counts a request that has been decided, by the limit that it is told of.
+func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out admission.Output) {
+	what := wire.Tally{Route: r.Route, Source: uint8(out.Source), Result: wire.Admitted}
+	if out.Verdict == admission.Deny {
+		what.Result = wire.Denied
+	}
+	if r.shadow != nil {
+		what.Route = r.shadow.Key.Admission.Limit().Match.Route()
+		what.Result += wire.ShadowAdmitted - wire.Admitted
+	}
+	if out.Demand < 0 {
+		c.tallies.add(now, 0, &what, false)
+		return
+	}
+	k := keys[out.Demand]
+	what.Limit, what.Window = k.Admission.Limit().Name, out.Rate.Window
+	const near = 20 // 5 %
+	c.tallies.add(now, k.serial, &what, out.Verdict == admission.Admit && out.Rate.Units > 0 && out.Remaining <= out.Rate.Units/near)
+	c.tallies.addKey(k, what.Result)
+	if out.Verdict == admission.Deny && c.tallies.samples(k.Ref) {
+		c.sample(now, r, k.Ref, &what, out)
+	}
+}
+
+// add counts a request. Which of the recent tallies it may be among says the slot.
+func (t *tallies) add(now instant.Instant, slot uint64, what *wire.Tally, near bool) {
+	recent := &t.recent[(slot*8+uint64(what.Result))%uint64(len(t.recent))]
+	if *recent == 0 || !same(&t.next.Tallies[*recent-1], what) {
+		*recent = uint16(t.find(now, *what)) + 1
+	}
+	found := &t.next.Tallies[*recent-1]
+	found.Count++
+	if near {
+		found.Near++
+	}
+	if found.Limit != what.Limit {
+		t.next.Unlisted++
+	}
+}
+
+// same says whether two tallies are one but for their counts.
+func same(a, b *wire.Tally) bool {
+	return a.Result == b.Result && a.Source == b.Source && a.Window == b.Window && a.Limit == b.Limit && a.Route == b.Route
+}
+
+// find gives the index of a tally, made now where there is none; where there is no room for it, of one without a limit.
+func (t *tallies) find(now instant.Instant, what wire.Tally) int {
+	if i, is := t.byName[what]; is {
+		return i
+	}
+	if len(t.next.Tallies) == 0 {
+		t.since = now
+	}
+	size := len(what.Limit) + len(what.Route)
+	if size > 0 && (len(t.next.Tallies) >= wire.MaxTallies-spareTallies || t.bytes+size > maxTallyBytes) {
+		return t.find(now, wire.Tally{Result: what.Result, Source: what.Source})
+	}
+	t.bytes += size
+	t.byName[what] = len(t.next.Tallies)
+	t.next.Tallies = append(t.next.Tallies, what)
+	return len(t.next.Tallies) - 1
+}
+
+// addKey counts a request of a key's, and has it reported where there is room.
+func (t *tallies) addKey(k *Key, result wire.Result) {
+	if n := &k.tally[result-wire.Admitted]; *n+1 != 0 {
+		*n++
+	}
+	if !k.tallied && len(t.keys) < maxTallied {
+		k.tallied = true
+		t.keys = append(t.keys, k)
+	}
+}
+
+// samples says whether there is room for a denial of a key's among the samples, which has none yet.
+func (t *tallies) samples(ref wire.KeyRef) bool {
+	if len(t.next.Denials) >= wire.MaxDenialSamples {
+		return false
+	}
+	for i := range t.next.Denials {
+		if t.next.Denials[i].KeyRef == ref {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Client) sample(now instant.Instant, r *Request, ref wire.KeyRef, what *wire.Tally, out admission.Output) {
+	t := &c.tallies
+	t.sampled[len(t.next.Denials)] = now
+	t.next.Denials = append(t.next.Denials, wire.DenialSample{
+		KeyRef: ref, Route: what.Route, Window: what.Window, Source: what.Source, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
+		TraceID: c.listener.TraceID(r), Shadow: r.shadow != nil,
+	})
+}
+
+// Upstream takes in how long an admitted request, one of UpstreamOf, was at the upstream.
+func (c *Client) Upstream(took time.Duration) {
+	if t := &c.tallies; len(t.next.UpstreamMicros) < wire.MaxUpstream {
+		t.next.UpstreamMicros = append(t.next.UpstreamMicros, uint32(min(max(0, took.Microseconds()), 1<<32-1)))
+	}
+}
+
+// left counts a request whose client did not wait for the decision.
+func (c *Client) left(r *Request) {
+	c.tallies.add(c.proxy.Now(), 0, &wire.Tally{Route: r.Route, Result: wire.Left}, false)
+}
+
+// waited takes in that a request was paused until now.
+func (t *tallies) waited(now instant.Instant, r *Request) {
+	t.next.Waits++
+	t.next.Waited += now.Sub(r.since)
+}
+
+// tick notes for how long the service has been given up.
+func (t *tallies) tick(now instant.Instant, away bool) {
+	if away {
+		t.next.Away += now.Sub(t.ticked)
+	}
+	t.ticked = now
+}
+
+// load puts a report into a request, where there is one that no call carries.
+func (t *tallies) load(now instant.Instant, cl *call, request *wire.SyncRequest) {
+	request.Report = nil
+	if t.made.ID == 0 && len(t.next.Tallies) > 0 && now.Sub(t.lastMade) >= reportEvery {
+		t.make(now)
+	}
+	if t.made.ID != 0 && t.carrier == 0 && now >= t.retry {
+		t.carrier = cl.id
+		request.Report = &t.made
+	}
+}
+
+// make makes a report of what has gathered.
+func (t *tallies) make(now instant.Instant) {
+	t.takeKeys()
+	t.lastID++
+	next := &t.next
+	next.ID, next.Age, next.Span, next.UpstreamOf = t.lastID, now.Sub(t.born), now.Sub(t.since), UpstreamOf
+	for i := range next.Denials {
+		next.Denials[i].Age = now.Sub(t.sampled[i])
+	}
+	space := t.made
+	t.made = t.next
+	t.next = wire.Report{
+		Tallies: space.Tallies[:0], Keys: space.Keys[:0], Denials: space.Denials[:0], UpstreamMicros: space.UpstreamMicros[:0],
+	}
+	clear(t.byName)
+	clear(t.recent[:])
+	t.bytes, t.lastMade, t.retry = 0, now, 0
+}
+
+// takeKeys puts the counts of the busiest keys into the report, and leaves the others'.
+func (t *tallies) takeKeys() {
+	var sizes [64]int // how many keys there are with sums of so many bits
+	for _, k := range t.keys {
+		sizes[bits.Len64(k.tally.sum())]++
+	}
+	least := len(sizes) - 1
+	room := wire.MaxKeyTallies - sizes[least]
+	for least > 1 && room > 0 {
+		least--
+		room -= sizes[least]
+	}
+	last := sizes[least] + min(0, room) // how many of the least there is room for
+	kept, bytes := t.keys[:0], 0
+	for _, k := range t.keys {
+		size, sum := len(k.Ref.Limit)+len(k.Ref.Key), bits.Len64(k.tally.sum())
+		if sum < least || sum == least && last == 0 || bytes+size > maxKeyBytes {
+			kept = append(kept, k)
+			continue
+		}
+		if sum == least {
+			last--
+		}
+		bytes += size
+		n := &k.tally
+		t.next.Keys = append(t.next.Keys, wire.KeyTally{
+			KeyRef: k.Ref, Admitted: int64(n[0]), Denied: int64(n[1]), ShadowAdmitted: int64(n[2]), ShadowDenied: int64(n[3]),
+		})
+		k.tally, k.tallied = keyTally{}, false
+	}
+	clearKeys(t.keys[len(kept):])
+	t.keys = kept
+}
+
+// drop counts as lost what no report will tell of a key that is forgotten.
+func (t *tallies) drop(k *Key) {
+	if !k.tallied {
+		t.next.KeysLost += int64(k.tally.sum())
+		k.tally = keyTally{}
+	}
+}
+
+// acknowledge forgets the report that the service has taken.
+func (t *tallies) acknowledge(reported uint64) {
+	if reported != 0 && reported == t.made.ID {
+		t.made.ID = 0
+	}
+}
+
+// unload takes the report back from a call that is over. Where an answer said nothing of it, it comes again with the next
+// second's.
+func (t *tallies) unload(cl *call, answered bool) {
+	if t.carrier != cl.id {
+		return
+	}
+	t.carrier, t.retry = 0, 0
+	if answered {
+		t.retry = cl.sent.Add(heartbeat)
+	}
+}
+
+// hurry has the next call carry a report.
+func (t *tallies) hurry(now instant.Instant) { t.lastMade, t.retry = now.Add(-reportEvery), now }
+
+// pending says whether there is anything that a call could carry.
+func (t *tallies) pending() bool {
+	return t.made.ID != 0 && t.carrier == 0 || t.made.ID == 0 && len(t.next.Tallies) > 0
+}
