@@ -15,10 +15,14 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
 # What users deploy, held against the types of Kubernetes, Istio and Compose: their dependencies stay out as well.
 DEPLOY := .ci/deploy
+BROWSER := .ci/browser
 BENCHSTAT := $(TOOLS)/benchstat
 BUF_VERSION := 1.75.0
 BUF_HOME := .cache/buf-$(BUF_VERSION)
 BUF := $(BUF_HOME)/node_modules/.bin/buf
+AXE_VERSION := 4.14.1
+AXE_HOME := .cache/axe-$(AXE_VERSION)
+AXE := $(AXE_HOME)/node_modules/axe-core/axe.min.js
 
 # The packages that a target looks at: make check-lint PACKAGES=./shared/...
 PACKAGES ?= ./...
@@ -80,11 +84,12 @@ image-filter: build-filter ## bin/sluice-filter, an OCI layout of the filter's i
 
 # One runner over both halves, so that its last line counts every test. It fails when either half does.
 .PHONY: test
-test: build $(GOTESTSUM) ## every test: unit, property, fuzz seeds, real Redis, real Envoy
+test: build $(GOTESTSUM) $(AXE) ## every test: unit, property, fuzz seeds, real Redis, real Envoy
 	$(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- $(SHELL) -c '\
 		all="$$(go list ./...)"; status=0; \
 		go test -json -timeout 10m $(TEST_FLAGS) $$(grep -vE "$(REAL_PACKAGES)" <<<"$$all") || status=1; \
 		go test -C $(DEPLOY) -json -timeout 10m $(TEST_FLAGS) ./... || status=1; \
+		go test -C $(BROWSER) -json -timeout 10m $(TEST_FLAGS) ./... || status=1; \
 		real="$$(grep -E "$(REAL_PACKAGES)" <<<"$$all")"; \
 		test -z "$$real" || go test -json -timeout 10m -count=1 -p 1 $(TEST_FLAGS) $$real || status=1; \
 		exit $$status'
@@ -159,6 +164,7 @@ check: check-format check-vet check-old-go check-lint check-generated check-tidy
 check-format: $(GOLANGCI_LINT) ## gofumpt
 	$(GOLANGCI_LINT) fmt --diff
 	cd $(DEPLOY) && $(CURDIR)/$(GOLANGCI_LINT) fmt --diff
+	cd $(BROWSER) && $(CURDIR)/$(GOLANGCI_LINT) fmt --diff
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## rewrite the Go files as gofumpt has them
@@ -180,11 +186,13 @@ check-lint: $(GOLANGCI_LINT) ## golangci-lint, as .golangci.yaml has it
 	$(GOLANGCI_LINT) run $(PACKAGES)
 	$(WASI) $(GOLANGCI_LINT) run ./filter/...
 	cd $(DEPLOY) && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	cd $(BROWSER) && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 .PHONY: check-tidy
 check-tidy:
 	go mod tidy -diff
 	go mod tidy -C $(DEPLOY) -diff
+	go mod tidy -C $(BROWSER) -diff
 
 .PHONY: check-layout
 check-layout: ## who may import whom, who may read a clock, what CI runs of the README
@@ -237,6 +245,11 @@ $(TOOLS)/protoc-gen-go-grpc: TOOL_PACKAGE := google.golang.org/grpc/cmd/protoc-g
 $(GOLANGCI_LINT) $(GOTESTSUM) $(BENCHSTAT) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc: $(TOOL_PINS)
 	GOOS= GOARCH= go build -C .ci/tools -o $(CURDIR)/$@ $(TOOL_PACKAGE)
 	@touch $@
+
+$(AXE):
+	@command -v npm >/dev/null || { echo 'make: axe-core comes from npm, and there is no npm on the PATH' >&2; exit 1; }
+	mkdir -p $(AXE_HOME)
+	npm install --prefix $(AXE_HOME) --no-save --no-package-lock --ignore-scripts --no-audit --no-fund axe-core@$(AXE_VERSION)
 
 # buf's own install script only makes its start faster, and is not run.
 $(BUF):

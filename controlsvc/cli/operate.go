@@ -20,14 +20,14 @@ const adminOff = "off"
 // openAdmin listens for the admin API, and gives what it asks of its callers; no listener where there is to be none.
 func openAdmin(ctx context.Context, o options, grpcTLS *tls.Config, logger *slog.Logger) (net.Listener, admin.Config, error) {
 	config := admin.Config{Logger: logger}
-	if o.admin == adminOff {
-		return nil, config, nil
-	}
 	if o.adminToken != "" {
 		var err error
 		if config.Token, err = admin.ReadToken(o.adminToken); err != nil {
 			return nil, config, fmt.Errorf("--admin-token-file: %w", err)
 		}
+	}
+	if o.admin == adminOff {
+		return nil, config, nil
 	}
 	if grpcTLS != nil {
 		config.TLS = grpcTLS.Clone()

@@ -114,8 +114,9 @@ func (r *readiness) repay(ctx context.Context) {
 }
 
 // newHandler serves what operators ask for.
-func newHandler(r *readiness, metrics http.Handler) http.Handler {
+func newHandler(r *readiness, metrics, dashboard http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/", dashboard)
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, request *http.Request) {

@@ -114,12 +114,14 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	})
 	metrics.Traffic(seen.Now)
 	metrics.Watch(s.authority.Owed, s.rpc.InFlight)
+	closing := make(chan struct{})
 	s.http = &http.Server{
-		Handler:           newHandler(s.readiness, metrics.Handler()),
+		Handler:           newHandler(s.readiness, metrics.Handler(), s.dashboard(p, httpListener.Addr(), adminConfig.Token, closing)),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: maxHTTPHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+	s.http.RegisterOnShutdown(func() { close(closing) })
 	if adminListener != nil {
 		s.serveAdmin(p, adminConfig)
 		fmt.Fprintf(p.Stdout, "sluice admin: %s, %s\n", adminListener.Addr(), whoMay(adminConfig.Token))

@@ -36,8 +36,8 @@ func newServe(p Process) *cobra.Command {
 		Short: "Run the control service",
 		Long: "Serve answers the filters over gRPC, out of a store that holds every key's window, until it is told to stop by SIGTERM\n" +
 			"or SIGINT; a second one stops it at once. The policy file is read again when it changes, and at a SIGHUP; one that is\n" +
-			"invalid changes nothing. On the HTTP address are /metrics, /healthz (the process lives) and /readyz (it can answer:\n" +
-			"it has a policy, and its store answers in time).\n\n" +
+			"invalid changes nothing. On the HTTP address are the dashboard (/), /metrics, /healthz (the process lives)\n" +
+			"and /readyz (it can answer: it has a policy, and its store answers in time).\n\n" +
 			"The admin address is for inspect, reset, override, block, allow, top and status. Without a token it is served on the\n" +
 			"loopback only, where everybody on the machine may use it; elsewhere serve refuses to start without one.",
 		Args: cobra.NoArgs,
@@ -54,9 +54,10 @@ func newServe(p Process) *cobra.Command {
 	f.StringVar(&o.store, "store", "memory",
 		"where the windows are: memory, for one replica, or redis://[USER:PASSWORD@]HOST:PORT/DB as a `URL`")
 	f.StringVar(&o.grpc, "grpc", "127.0.0.1:9090", "`HOST:PORT` to answer filters on; port 0 takes a free one")
-	f.StringVar(&o.http, "http", "127.0.0.1:9091", "`HOST:PORT` for metrics and health; port 0 takes a free one")
+	f.StringVar(&o.http, "http", "127.0.0.1:9091", "`HOST:PORT` for the dashboard, metrics and health; port 0 takes a free one")
 	f.StringVar(&o.admin, "admin", admin.DefaultAddress, "`HOST:PORT` of the admin API; port 0 takes a free one; off: none")
-	f.StringVar(&o.adminToken, "admin-token-file", "", "`FILE` with the token that the admin API asks for; without, it is served on the loopback only")
+	f.StringVar(&o.adminToken, "admin-token-file", "",
+		"`FILE` with the token that the admin API and the dashboard ask for; without, they are served on the loopback only")
 	f.DurationVar(&o.callTimeout, "call-timeout", rpc.DefaultCallTimeout,
 		"how long a call, and the store's part of it, may take, 1ms to 1m; keep it below the filters' timeout_ms")
 	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "how long calls under way are waited for when it stops, up to 10m")

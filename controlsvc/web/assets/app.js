@@ -1,0 +1,220 @@
+// The dashboard: what the service tells by server-sent events, drawn and listed. Every text goes in as text, never as markup:
+// keys are what clients send.
+import {Chart} from './chart.js';
+
+const $ = (id) => document.getElementById(id);
+const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
+const short = new Intl.NumberFormat('en', {maximumSignificantDigits: 3, notation: 'compact'});
+const count = (n) => whole.format(n || 0);
+const rate = (n) => (n >= 1000 ? short.format(n) : n >= 10 || n === 0 ? n.toFixed(0) : n.toFixed(1));
+const percent = (part) => `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
+const share = (part, of) => (of > 0 ? percent(part / of) : '–');
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
+const micros = (us) => (us >= 1e6 ? `${(us / 1e6).toFixed(1)} s` : us >= 1000 ? `${(us / 1000).toFixed(us >= 1e4 ? 0 : 1)} ms` : `${Math.round(us)} µs`);
+function span(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 90) return `${s} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
+}
+
+const decisions = new Chart($('decisions'), [
+  {label: 'admitted', color: '--admitted', scale: 'left', format: rate},
+  {label: 'denied', color: '--denied', scale: 'left', format: rate},
+  {label: 'near the limit', color: '--near', scale: 'left', format: rate, dash: [4, 4]},
+]);
+const latency = new Chart($('latency'), [
+  {label: 'denied', color: '--denied', scale: 'left', format: rate},
+  {label: 'upstream p95', color: '--admitted', scale: 'right', format: micros, points: true},
+  {label: 'store p95', color: '--store', scale: 'right', format: micros, points: true},
+]);
+
+// A table of rows; columns: {title, number, bad, of(row)}, the first one heads its row.
+function list(id, caption, columns, rows, none) {
+  const place = $(id);
+  if (rows.length === 0) {
+    const p = document.createElement('p');
+    p.className = 'hint';
+    p.textContent = none;
+    place.replaceChildren(p);
+    return;
+  }
+  const table = document.createElement('table');
+  const head = table.createTHead().insertRow();
+  for (const column of columns) {
+    const cell = document.createElement('th');
+    cell.scope = 'col';
+    cell.textContent = column.title;
+    if (column.number) cell.className = 'number';
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const row of rows) {
+    const line = body.insertRow();
+    columns.forEach((column, i) => {
+      const cell = document.createElement(i === 0 ? 'th' : 'td');
+      if (i === 0) cell.scope = 'row';
+      cell.textContent = column.of(row);
+      if (column.number) cell.className = column.bad?.(row) ? 'number bad' : 'number';
+      line.append(cell);
+    });
+  }
+  const scroll = document.createElement('div');
+  scroll.className = 'scroll';
+  scroll.tabIndex = 0;
+  scroll.setAttribute('role', 'region');
+  scroll.setAttribute('aria-label', `${caption}: table`);
+  scroll.append(table);
+  const focused = place.contains(document.activeElement);
+  place.replaceChildren(scroll);
+  if (focused) scroll.focus({preventScroll: true});
+}
+
+const requests = (c) => c.admitted + c.denied + (c.left || 0);
+const at = (numbers, i) => numbers?.[i] ?? 0;
+
+function tiles(t) {
+  // The last step is not over, and the one before may lack reports that are under way.
+  const s = t.series, last = Math.max(0, s.points - 3), seconds = s.step;
+  const admitted = at(s.admitted, last) / seconds, denied = at(s.denied, last) / seconds, near = at(s.near, last) / seconds;
+  const open = t.fallbacks.filter((f) => f.open);
+  const all = [
+    ['Admitted', `${rate(admitted)}/s`, `${count(t.total.admitted)} in ${t.range}`],
+    ['Denied', `${rate(denied)}/s`, `${share(t.total.denied, requests(t.total))} of ${count(requests(t.total))}`],
+    ['Near the limit', `${rate(near)}/s`, `${share(t.total.near || 0, t.total.admitted)} of the admitted`],
+    ['Calls a request', t.calls > 0 ? t.calls_per_request.toFixed(3) : '–', `${count(t.calls)} calls`],
+    ['Workers', count(t.connected), `${t.replicas.length} ${t.replicas.length === 1 ? 'replica' : 'replicas'}`],
+    ['Store p95', t.store.count > 0 ? micros(t.store.p95_us) : '–', `p50 ${t.store.count > 0 ? micros(t.store.p50_us) : '–'}`],
+    ['Without the service', open.length > 0 ? 'yes' : 'no', t.total.fallback ? `${count(t.total.fallback)} requests in ${t.range}` : `none in ${t.range}`, open.length > 0],
+  ];
+  $('tiles').replaceChildren(...all.map(([title, value, more, bad]) => {
+    const tile = document.createElement('div'), term = document.createElement('dt'), figure = document.createElement('dd'), small = document.createElement('small');
+    term.textContent = title;
+    figure.textContent = value;
+    if (bad) figure.className = 'bad';
+    small.textContent = more;
+    figure.append(small);
+    tile.append(term, figure);
+    return tile;
+  }));
+}
+
+// The quantile of each point of a series, from the coarser steps that it was measured in; null where there is none.
+function stretched(times, step, steps, of) {
+  const known = new Map(steps.map((s) => [s.from, s.count > 0 ? of(s) : null]));
+  return times.map((time) => known.get(Math.floor(time / step) * step) ?? null);
+}
+
+function charts(t) {
+  const s = t.series, times = Array.from({length: s.points}, (_, i) => s.from + i * s.step);
+  const line = (numbers) => times.map((time, i) => (time + s.step < t.since || i >= s.points - 1 ? null : at(numbers, i) / s.step));
+  decisions.set([times, line(s.admitted), line(s.denied), line(s.near)]);
+  latency.set([
+    times, line(s.denied),
+    stretched(times, t.upstream.step, t.upstream.steps, (q) => q.p95_us), stretched(times, t.store.step, t.store.steps, (q) => q.p95_us),
+  ]);
+}
+
+const key = {title: 'Key', of: (k) => `${k.limit}/${k.key}`};
+const numbers = {
+  admitted: {title: 'Admitted', number: true, of: (c) => count(c.admitted)},
+  denied: {title: 'Denied', number: true, of: (c) => count(c.denied), bad: (c) => c.denied > 0},
+  near: {title: 'Near', number: true, of: (c) => count(c.near)},
+  share: {title: 'Denied of all', number: true, of: (c) => share(c.denied, requests(c))},
+};
+
+function tables(page) {
+  const t = page.traffic;
+  list('keys', 'Keys with most denials', [key, numbers.denied, numbers.admitted, numbers.share], t.keys, 'No key was denied anything.');
+  list('routes', 'Routes with most denials', [
+    {title: 'Route', of: (r) => r.route || '(any)'}, {title: 'Limit', of: (r) => r.limit}, numbers.denied, numbers.admitted,
+  ], t.routes, 'No route was denied anything.');
+  const heard = new Map(t.limits.map((l) => [l.name, l])), nothing = {admitted: 0, denied: 0};
+  const chosen = page.limits.filter((l) => !t.limit || l.name === t.limit);
+  const rows = [
+    ...chosen.map((l) => ({...nothing, ...heard.get(l.name), ...l})),
+    ...t.limits.filter((l) => !page.limits.some((p) => p.name === l.name)).map((l) => ({...l, gone: true})),
+  ];
+  list('limits', 'Limits and their use', [
+    {title: 'Limit', of: (l) => l.name || '(under none)'},
+    {title: 'Rates', of: (l) => (l.gone ? '–' : l.rates.length ? l.rates.join(', ') : 'none')},
+    {title: 'How', of: (l) => (l.gone ? '–' : `${l.mode}, ${l.algorithm}${l.shadow ? `, ${l.shadow} % in shadow` : ''}`)},
+    numbers.admitted, numbers.denied, numbers.near, numbers.share,
+  ], rows, 'The policy has no limits.');
+  list('shadow', 'What limits in shadow would have denied', [
+    key,
+    {title: 'Would have denied', number: true, of: (k) => `${percent(k.shadow_share || 0)}`, bad: (k) => k.shadow_denied > 0},
+    {title: 'Requests', number: true, of: (k) => count((k.shadow_admitted || 0) + (k.shadow_denied || 0))},
+  ], t.shadow, 'No request was under a limit in shadow.');
+  list('fallbacks', 'Periods that workers decided without the service', [
+    {title: 'Limit', of: (f) => f.limit}, {title: 'From', of: (f) => clock(f.from)},
+    {title: 'For', of: (f) => span(f.until - f.from) + (f.open ? ', now' : '')}, {title: 'Requests', number: true, of: (f) => count(f.requests)},
+  ], t.fallbacks, 'Every decision was the service\'s own, or rested on what it had granted.');
+  list('workers', 'Workers', [
+    {title: 'Worker', of: (w) => w.id}, {title: 'Age', number: true, of: (w) => (w.age > 0 ? span(w.age) : '–')},
+    {title: 'Heard of', number: true, of: (w) => `${span(t.at - w.last_seen)} ago`},
+    {title: 'Requests', number: true, of: (w) => count(w.requests)},
+    {title: 'Leases', number: true, of: (w) => count(w.leases)}, {title: 'Units leased', number: true, of: (w) => count(w.leased)},
+    {title: 'Policy', of: (w) => (w.policy ? (w.policy === page.version ? 'current' : w.policy) : 'none yet')},
+  ], t.workers, 'No worker has called within the last minute.');
+  list('replicas', 'Replicas', [
+    {title: 'Replica', of: (r) => r.id}, {title: 'Up', number: true, of: (r) => span(t.at - r.since)},
+    {title: 'Told', number: true, of: (r) => `${span(t.at - r.at)} ago`},
+    {title: 'Policy', of: (r) => (r.policy === page.version ? 'current' : r.policy || 'none yet')},
+  ], t.replicas, 'None.');
+}
+
+function notes(page) {
+  const t = page.traffic, none = requests(t.total) === 0 && !t.limit;
+  $('empty').hidden = !none;
+  if (none) {
+    $('why-empty').textContent = `The service has been up for ${span(t.at - t.since)}, and no worker has reported a request. ` +
+      'Once Envoy\'s filter decides its first request, it shows here within two seconds.';
+  }
+  const length = {'5m': 300, '1h': 3600, '24h': 86400}[t.range];
+  const missing = t.since - (t.at - length);
+  $('partial').hidden = none || missing < 2;
+  $('partial').textContent = `What was before ${clock(t.since)} is not known: the service began then.`;
+}
+
+function show(page) {
+  const t = page.traffic;
+  $('domain').textContent = page.domain;
+  $('version').textContent = page.version || 'none';
+  const select = $('limit'), names = [...new Set([...page.limits.map((l) => l.name), ...t.limits.map((l) => l.name)])].filter(Boolean);
+  if (names.join('\n') !== [...select.options].slice(1).map((o) => o.value).join('\n')) {
+    const before = select.value;
+    select.replaceChildren(new Option('all', ''), ...names.map((n) => new Option(n, n)));
+    select.value = before;
+  }
+  notes(page);
+  tiles(t);
+  charts(t);
+  tables(page);
+}
+
+let source, heard = 0;
+
+function state(text, kind) {
+  if ($('state').textContent === text) return;
+  $('state').textContent = text;
+  $('state').className = kind;
+}
+
+function follow() {
+  source?.close();
+  const of = new URLSearchParams(new FormData($('choice')));
+  source = new EventSource(`/events?${of}`);
+  source.onmessage = (message) => {
+    heard = Date.now();
+    show(JSON.parse(message.data));
+    state('Live', 'live');
+  };
+  source.onerror = () => {
+    state(heard ? `Lost the service at ${new Date(heard).toLocaleTimeString()}; trying again` : 'The service does not answer; trying again', 'lost');
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // refused, as while a service restarts
+  };
+}
+
+$('choice').addEventListener('change', follow);
+follow();
