@@ -3,15 +3,12 @@ package rig
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -28,7 +25,7 @@ func (r *Redis) URL() string { return "redis://" + r.Address + "/0" }
 // StartRedis starts a Redis of its own, empty and without persistence, on a free port of the loopback. Where there is no
 // redis-server it is installed from Debian if that is possible, which is told to log.
 func StartRedis(ctx context.Context, log io.Writer, args ...string) (*Redis, error) {
-	path, err := findRedis(ctx, log)
+	path, err := findProgram(ctx, log, "redis-server", "redis-server", "Redis 6.2 or newer")
 	if err != nil {
 		return nil, err
 	}
@@ -69,34 +66,4 @@ func ping(ctx context.Context, address string) error {
 		err = fmt.Errorf("Redis answered PING with %q", answer)
 	}
 	return err
-}
-
-// installing lets one goroutine of this process at a time install; apt has a lock of its own for the others.
-var installing sync.Mutex
-
-func findRedis(ctx context.Context, log io.Writer) (string, error) {
-	installing.Lock()
-	defer installing.Unlock()
-	if path, err := exec.LookPath("redis-server"); err == nil {
-		return path, nil
-	}
-	const wanted = "there is no redis-server on the PATH"
-	apt, err := exec.LookPath("apt-get")
-	if err != nil || os.Geteuid() != 0 {
-		return "", errors.New(wanted + ": install Redis 6.2 or newer (Debian: sudo apt-get install redis-server)")
-	}
-	fmt.Fprintf(log, "%s; installing it from Debian, once\n", wanted)
-	ctx, cancel := context.WithTimeout(ctx, installWithin)
-	defer cancel()
-	for _, args := range [][]string{
-		{"update", "-q"},
-		{"install", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "redis-server"},
-	} {
-		// RUNLEVEL=1: Redis is wanted as a program, not as a running service.
-		environment := []string{"RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", apt}
-		if err := runStep(ctx, log, "/usr/bin/env", append(environment, args...)...); err != nil {
-			return "", fmt.Errorf("%s, and it could not be installed: %w", wanted, err)
-		}
-	}
-	return exec.LookPath("redis-server")
 }
