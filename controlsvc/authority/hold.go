@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/shared/instant"
+	"sluice/shared/lease"
 	"sluice/shared/limit"
 )
 
@@ -19,8 +20,8 @@ const (
 	minHeldTTL = 8 * time.Millisecond
 	maxHeldTTL = time.Second
 	longWait   = 2
-	// driftShare is for what two clocks may differ by until it starts.
-	driftShare = 250
+	// driftShare is for what two clocks may differ by until it starts: the start told late and the end early, ρ each.
+	driftShare = lease.DriftShare / 2
 )
 
 // heldFor is how long units come back after they were spent: a window, or, one by one, into a token bucket.
