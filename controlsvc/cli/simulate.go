@@ -15,6 +15,7 @@ import (
 
 	"sluice/controlsvc/cli/simulate"
 	"sluice/shared/limit"
+	"sluice/shared/policy"
 )
 
 // newSimulate makes `sluice simulate`.
@@ -47,6 +48,7 @@ func newSimulate(p Process) *cobra.Command {
 	f.Var(&rateFlag{&config.Limit}, "limit", "the limit, as a `RATE` such as 10/s, 1000/1s or 100/24h")
 	f.StringVar(&mode, "mode", "lease", "the limit's mode: lease or strict")
 	f.StringVar(&algorithm, "algorithm", "auto", "how units are counted: auto, or the name of an algorithm")
+	f.DurationVar(&config.MaxWait, "max-wait", 0, "for how long a request may be held until units are free, in mode lease: 0s to "+policy.MaxMaxWait.String())
 	f.Var(&factorFlag{&config.Load}, "load", "what each tenant asks for, as a `SHARE` of its limit such as 2x, 0.5x or 80%")
 	f.IntVar(&config.Tenants, "tenants", 1, "how many tenants there are, each with a limit of its own, 1 to "+strconv.Itoa(simulate.MaxTenants))
 	f.DurationVar(&config.Duration, "duration", 10*time.Second, "how much virtual time there is traffic, 1ms to 8760h")
@@ -98,6 +100,10 @@ func checkSimulation(c *simulate.Config, mode, algorithm, output string) error {
 	if c.Loss >= 1 {
 		complain("loss", "%g: want 0 to below 1, such as 1%%", c.Loss)
 	}
+	if c.MaxWait > 0 && c.Mode != limit.Lease {
+		complain("max-wait", "%v: want mode lease, not %v", c.MaxWait, c.Mode)
+	}
+	within("max-wait", c.MaxWait, 0, policy.MaxMaxWait)
 	within("duration", c.Duration, time.Millisecond, 365*24*time.Hour)
 	within("rtt", c.RTT, 0, 10*time.Second)
 	within("jitter", c.Jitter, 0, 10*time.Second)

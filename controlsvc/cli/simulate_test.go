@@ -15,6 +15,12 @@ func TestSimulate(t *testing.T) {
 	}
 	contain(t, "the table", stdout, "50/500ms in mode lease: 2 workers, 2 tenants with a load of 1.5× each, in bursts, 2s", "requests", "plot: "+plot)
 
+	code, stdout, stderr = command(nil, "simulate", "--limit", "10/s", "--max-wait", "500ms", "--duration", "10s")
+	if code != 0 || stderr != "" {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+	contain(t, "the table", stdout, "10/s in mode lease, held for up to 500ms: 4 workers", "or held; those admitted for 4") // 4…ms at most
+
 	code, stdout, stderr = command(map[string]string{"SLUICE_MODE": "strict", "SLUICE_LOAD": "0.5x"}, "simulate", "--duration", "1s", "--algorithm", "token_bucket", "-o", "json")
 	var figures struct {
 		Scenario struct {
@@ -51,6 +57,8 @@ func TestSimulateRefuses(t *testing.T) {
 				"--timeout", `"yaml": want table or json`, `"plot.pdf": want a file that ends in .svg or .png`,
 			},
 		},
+		"nobody is held so long":   {[]string{"--max-wait", "2h"}, 2, []string{"--max-wait (SLUICE_MAX_WAIT): 2h0m0s: want 0s to"}},
+		"nobody is held in strict": {[]string{"--max-wait", "1s", "--mode", "strict"}, 2, []string{"--max-wait (SLUICE_MAX_WAIT): 1s: want mode lease, not strict"}},
 		"a limit that is none":     {[]string{"--limit", "1000"}, 2, []string{`"1000"`, "--limit", `such as "10/s"`}},
 		"a load that is none":      {[]string{"--load", "twice"}, 2, []string{`"twice"`, "--load", "such as 2x"}},
 		"a load below nothing":     {[]string{"--load", "-1x"}, 2, []string{"--load", "from 0"}},

@@ -99,7 +99,7 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			first, _ := slices.BinarySearch(all, all[end].Add(-rate.Window)+1)
 			count, most := int64(end-first+1), j.run.allowed(k.limit, i)
 			j.run.watch.window(k, i, all[end], count)
-			j.run.figures.Worst = max(j.run.figures.Worst, float64(count)/float64(most))
+			j.fill(k, float64(count)/float64(most), all[end].Add(-rate.Window), all[end])
 			if count > most && j.run.isAsync(k.limit) {
 				most += j.run.ahead(k, all[end].Add(-rate.Window))
 			}
@@ -111,6 +111,17 @@ func (j *judge) spend(k boundKey, at instant.Instant) {
 			}
 		}
 	}
+}
+
+// fill notes how full a window is: one that the guarantee is for, or one that may hold more, in mode async and where workers
+// decide by themselves.
+func (j *judge) fill(k boundKey, share float64, from, to instant.Instant) {
+	f := &j.run.figures
+	if j.run.isAsync(k.limit) || j.run.unavailable(k.limit) != limit.Deny && j.run.mayBeAlone(from, to) {
+		f.WorstBeyond = max(f.WorstBeyond, share)
+		return
+	}
+	f.Worst = max(f.Worst, share)
 }
 
 // rates gives a limit's rates.

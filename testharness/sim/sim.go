@@ -21,8 +21,9 @@ type Figures struct {
 	StoreOperations int64
 	// Possible is how many requests the exact limiter admits, with nothing between it and the requests.
 	Possible int64
-	// Worst is the fullest window, as a share of its limit.
-	Worst float64
+	// Worst is the fullest window of those that the guarantee is for, as a share of its limit; WorstBeyond that of the others: in
+	// mode async, and where workers decide by themselves while the service is away.
+	Worst, WorstBeyond float64
 }
 
 // CallsPerRequest is Calls ÷ Requests.

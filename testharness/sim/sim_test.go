@@ -76,6 +76,7 @@ func (s *sums) add(f sim.Figures) {
 	s.figures.Waited += f.Waited
 	s.figures.Calls += f.Calls
 	s.figures.Worst = max(s.figures.Worst, f.Worst)
+	s.figures.WorstBeyond = max(s.figures.WorstBeyond, f.WorstBeyond)
 	if time.Since(s.told) >= pause {
 		s.told = time.Now()
 		s.t.Log(s)
@@ -85,8 +86,8 @@ func (s *sums) add(f sim.Figures) {
 // String gives the sums on one line.
 func (s *sums) String() string {
 	f := s.figures
-	return fmt.Sprintf("%d of %d seeds: %d requests, %d admitted, %d denied, %d waited, %d calls, the fullest window %.3f of its limit",
-		s.seeds, s.of, f.Requests, f.Admitted, f.Denied, f.Waited, f.Calls, f.Worst)
+	return fmt.Sprintf("%d of %d seeds: %d requests, %d admitted, %d denied, %d waited, %d calls, the fullest window %.3f of its limit, in mode async %.3f",
+		s.seeds, s.of, f.Requests, f.Admitted, f.Denied, f.Waited, f.Calls, f.Worst, f.WorstBeyond)
 }
 
 // failure says what a scenario broke, what the smallest one like it breaks, and how to see both again.

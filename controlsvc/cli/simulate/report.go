@@ -29,7 +29,9 @@ type report struct {
 	WaitedShare               float64 `json:"waited_share"`
 	AdmittedOfPossible        float64 `json:"admitted_of_possible"`
 	// WorstWindow is the fullest window ÷ the limit.
-	WorstWindow float64  `json:"worst_window"`
+	WorstWindow float64 `json:"worst_window"`
+	// LongestWait is how long the request that waited the longest did until it was admitted.
+	LongestWait string   `json:"longest_wait"`
 	Violations  []string `json:"violations"`
 }
 
@@ -41,6 +43,7 @@ type scenario struct {
 	Tenants   int     `json:"tenants"`
 	Load      float64 `json:"load"`
 	Algorithm string  `json:"algorithm"`
+	MaxWait   string  `json:"max_wait"`
 	Bursts    bool    `json:"bursts"`
 	Duration  string  `json:"duration"`
 	RTT       string  `json:"rtt"`
@@ -54,7 +57,7 @@ func (c *Config) report(result sim.Result) *report {
 	f := result.Figures
 	r := &report{
 		Scenario: scenario{
-			Limit: c.Limit.String(), Algorithm: c.algorithm().String(), Mode: c.Mode.String(),
+			Limit: c.Limit.String(), Algorithm: c.algorithm().String(), Mode: c.Mode.String(), MaxWait: c.MaxWait.String(),
 			Workers: c.Workers, Tenants: c.Tenants, Load: c.Load, Bursts: c.Bursts,
 			Duration: c.Duration.String(), RTT: c.RTT.String(), Jitter: c.Jitter.String(), Timeout: c.Timeout.String(),
 			Loss: c.Loss, Seed: c.Seed,
@@ -62,7 +65,7 @@ func (c *Config) report(result sim.Result) *report {
 		Requests: f.Requests, Admitted: f.Admitted, Denied: f.Denied, Waited: f.Waited, Calls: f.Calls,
 		StoreOperations: f.StoreOperations, Possible: f.Possible,
 		CallsPerRequest: f.CallsPerRequest(), StoreOperationsPerRequest: float64(f.StoreOperations) / float64(max(1, f.Requests)),
-		WaitedShare: f.WaitedShare(), AdmittedOfPossible: f.AdmittedShare(), WorstWindow: f.Worst,
+		WaitedShare: f.WaitedShare(), AdmittedOfPossible: f.AdmittedShare(), WorstWindow: f.Worst, LongestWait: f.Longest.String(),
 		Violations: result.Violations,
 	}
 	if r.Violations == nil {
@@ -90,8 +93,9 @@ func (r *report) write(c *Config) error {
 // table gives the report for people.
 func (r *report) table(c *Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s in mode %s: %s, %s with a load of %g× each, %s%v of virtual time\n",
-		r.Scenario.Limit, r.Scenario.Mode, count(r.Scenario.Workers, "worker"), count(r.Scenario.Tenants, "tenant"), r.Scenario.Load,
+	fmt.Fprintf(&b, "%s in mode %s%s: %s, %s with a load of %g× each, %s%v of virtual time\n",
+		r.Scenario.Limit, r.Scenario.Mode, map[bool]string{true: fmt.Sprintf(", held for up to %v", c.MaxWait)}[c.MaxWait > 0],
+		count(r.Scenario.Workers, "worker"), count(r.Scenario.Tenants, "tenant"), r.Scenario.Load,
 		map[bool]string{true: "in bursts, "}[r.Scenario.Bursts], c.Duration)
 	fmt.Fprintf(&b, "round trips of %v%s%s, timeout %v, %s, seed %d\n\n", c.RTT,
 		map[bool]string{true: fmt.Sprintf(" and %v of jitter", c.Jitter)}[c.Jitter > 0],
@@ -104,7 +108,8 @@ func (r *report) table(c *Config) string {
 	line("requests", r.Requests, "")
 	line("admitted", r.Admitted, fmt.Sprintf("\t%.2f %% of what the exact limiter admits, %s", 100*r.AdmittedOfPossible, grouped(r.Possible)))
 	line("denied", r.Denied, "")
-	line("waited", r.Waited, fmt.Sprintf("\t%.2f %% of the requests: they were paused for an answer", 100*r.WaitedShare))
+	line("waited", r.Waited, fmt.Sprintf("\t%.2f %% of the requests: they were paused for an answer%s; those admitted for %s at most",
+		100*r.WaitedShare, map[bool]string{true: " or held"}[c.MaxWait > 0], r.LongestWait))
 	line("calls", r.Calls, fmt.Sprintf("\t%.4f per request, from the workers to the service", r.CallsPerRequest))
 	line("store operations", r.StoreOperations, fmt.Sprintf("\t%.4f per request", r.StoreOperationsPerRequest))
 	fmt.Fprintf(w, "worst window\t%11.4f\tof the limit: it never held more\n", r.WorstWindow)

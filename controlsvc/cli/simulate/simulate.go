@@ -24,6 +24,8 @@ type Config struct {
 	Mode  limit.Mode
 	// Algorithm is how units are counted; 0: as a policy's auto would have it.
 	Algorithm limit.Algorithm
+	// MaxWait is for how long a request may be held, in mode Lease; 0: not at all.
+	MaxWait time.Duration
 	// Workers is how many filters there are, each in its own Envoy worker thread; each request comes to one of them by chance.
 	Workers int
 	Tenants int
@@ -114,7 +116,7 @@ func (c *Config) scenario() sim.Scenario {
 		Duration: c.Duration, Timeout: c.Timeout,
 		Limits: []policy.Limit{{
 			Name: "tenant", Key: []uint32{0}, Rates: []limit.Rate{c.Limit},
-			Algorithm: algorithm, Mode: c.Mode, OnUnavailable: limit.Deny,
+			Algorithm: algorithm, Mode: c.Mode, OnUnavailable: limit.Deny, MaxWait: c.MaxWait,
 		}},
 		Faults: sim.Faults{Delay: c.RTT / 2, Jitter: c.Jitter / 2, Lose: c.Loss},
 	}
