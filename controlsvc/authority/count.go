@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -19,6 +20,9 @@ func onlyCounts(ask *wire.Ask) bool { return ask.Want == 0 && ask.Waiting == 0 &
 // count answers the asks that only want to know how their keys stand: for the rate with the fewest units left, and where
 // one request more would not be admitted with when it would.
 func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks []wire.Ask, results []wire.AskResult) {
+	if !slices.ContainsFunc(asks, func(ask wire.Ask) bool { return onlyCounts(&ask) }) {
+		return
+	}
 	var peeks sync.WaitGroup
 	slots := make(chan struct{}, maxPeeks)
 	keys := make(map[int]Key)

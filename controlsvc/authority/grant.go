@@ -2,8 +2,9 @@ package authority
 
 import (
 	"context"
-	"sort"
+	"slices"
 	"strconv"
+	"strings"
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -158,7 +159,7 @@ func (a *Authority) reserve(ctx context.Context, who asker, call string, groups 
 	}
 	// One order for every caller: two groups that share keys meet at the first of them, where one is served before the
 	// other, and do not each take what the other lacks.
-	sort.SliceStable(operations, func(i, j int) bool { return operations[i].key.Name < operations[j].key.Name })
+	slices.SortStableFunc(operations, func(a, b *member) int { return strings.Compare(a.key.Name, b.key.Name) })
 	reserves := make([]Reserve, len(operations))
 	for i, o := range operations {
 		reserves[i] = Reserve{

@@ -84,7 +84,7 @@ func (s *Store) carry(ctx context.Context, invocations []invocation) (answers []
 	cluster, several := s.client.(*goredis.ClusterClient)
 	if !several {
 		f := newFreight(ctx, s.lanes.get(""), invocations...)
-		s.join(f) //nolint:contextcheck // a flight serves many calls
+		s.join(f, true) //nolint:contextcheck // a flight serves many calls
 		return f.result(ctx)
 	}
 	answers, errs = make([][]int64, len(invocations)), make([]error, len(invocations))
@@ -102,8 +102,8 @@ func (s *Store) carry(ctx context.Context, invocations []invocation) (answers []
 		f := freights[at]
 		f.invocations, f.places = append(f.invocations, invocations[i]), append(f.places, i)
 	}
-	for _, f := range freights {
-		s.join(f) //nolint:contextcheck // a flight serves many calls
+	for n, f := range freights {
+		s.join(f, n == len(freights)-1) //nolint:contextcheck // a flight serves many calls
 	}
 	for _, f := range freights {
 		a, e := f.result(ctx)
@@ -141,8 +141,9 @@ func fill(errs []error, err error) []error {
 	return errs
 }
 
-// join puts a freight into the queue; a flight takes it along, a new one where one may be under way more.
-func (s *Store) join(f *freight) {
+// join has a freight executed: here and now where that is wanted and a flight more may be under way, else by a flight that
+// takes it along with others.
+func (s *Store) join(f *freight, here bool) {
 	l := f.lane
 	l.mu.Lock()
 	if l.queued+len(f.invocations) > maxWaiting && l.queued > 0 {
@@ -150,14 +151,32 @@ func (s *Store) join(f *freight) {
 		f.fail(fmt.Errorf("%w: %d", errBusy, maxWaiting))
 		return
 	}
-	l.waiting, l.queued = append(l.waiting, f), l.queued+len(f.invocations)
 	start := l.flying < maxFlights
 	if start {
 		l.flying++
 	}
+	here = here && start
+	if !here {
+		l.waiting, l.queued = append(l.waiting, f), l.queued+len(f.invocations)
+	}
 	l.mu.Unlock()
-	if start {
+	switch {
+	case here:
+		s.fly(f.ctx, []*freight{f})
+		s.hand(l)
+	case start:
 		go s.shuttle(l)
+	}
+}
+
+// hand ends a caller's flight; whoever has come meanwhile flies on without it.
+func (s *Store) hand(l *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		go s.shuttle(l)
+	} else {
+		l.flying--
 	}
 }
 

@@ -196,10 +196,10 @@ func TestQueueIsBounded(t *testing.T) {
 	s := &Store{}
 	l := &lane{flying: maxFlights}
 	full := newFreight(t.Context(), l, make([]invocation, maxWaiting)...)
-	s.join(full)
+	s.join(full, true)
 	for _, size := range []int{1, maxWaiting} {
 		f := newFreight(t.Context(), l, make([]invocation, size)...)
-		s.join(f)
+		s.join(f, true)
 		if _, errs := f.result(t.Context()); !errors.Is(errs[0], errBusy) || len(errs) != size {
 			t.Errorf("%d operations more than there is room for: %v", size, errs[0])
 		}

@@ -34,6 +34,9 @@ const (
 	MaxQuietPeriod = 48 * time.Hour
 )
 
+// protocol is RESP2: of what RESP3 has more nothing is used, and its push messages would be looked for in every answer.
+const protocol = 2
+
 // Config says which Redis there is (6.2 or newer), and how to speak to it. A field that is not set leaves what the URL says,
 // or else the default; one that is set wins over the URL.
 type Config struct {
@@ -224,7 +227,7 @@ func (c *Config) connect(u *url.URL, cluster bool, onConnect func(context.Contex
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	c.adjustTLS(&o.TLSConfig)
-	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize = true, true, -1
+	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize, o.Protocol = true, true, -1, protocol
 	c.adjust(&o.MaxRetries, &o.DialerRetries, &o.PoolSize, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	o.OnConnect = onConnect
 	return goredis.NewClient(o), nil
@@ -239,7 +242,7 @@ func (c *Config) sentinel(u *url.URL, onConnect func(context.Context, *goredis.C
 		return nil, errors.New("redis: a replica cannot be written to: expected no route_by_latency, route_randomly or replica_only")
 	}
 	c.adjustTLS(&o.TLSConfig)
-	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize = true, true, -1
+	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize, o.Protocol = true, true, -1, protocol
 	c.adjust(&o.MaxRetries, &o.DialerRetries, &o.PoolSize, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	o.OnConnect = onConnect
 	return goredis.NewFailoverClient(o), nil
@@ -257,7 +260,7 @@ func (c *Config) cluster(u *url.URL) (goredis.UniversalClient, error) {
 		return nil, errors.New("redis: a replica cannot be written to: expected no read_only, route_by_latency or route_randomly")
 	}
 	c.adjustTLS(&o.TLSConfig)
-	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize = true, true, -1
+	o.ContextTimeoutEnabled, o.DisableIdentity, o.PipelinePoolSize, o.Protocol = true, true, -1, protocol
 	// Who is redirected goes there at once: the server that has the slot is known.
 	o.MinRetryBackoff = -1
 	c.adjust(&o.MaxRetries, &o.DialerRetries, &o.PoolSize, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
