@@ -87,6 +87,7 @@ image-filter: build-filter ## bin/sluice-filter, an OCI layout of the filter's i
 test: build $(GOTESTSUM) $(AXE) ## every test: unit, property, fuzz seeds, real Redis, real Envoy
 	$(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- $(SHELL) -c '\
 		all="$$(go list ./...)"; status=0; \
+		export SLUICE_WASM_CACHE="$$(mktemp -d)"; trap "rm -rf \"$$SLUICE_WASM_CACHE\"" EXIT; \
 		go test -json -timeout 10m $(TEST_FLAGS) $$(grep -vE "$(REAL_PACKAGES)" <<<"$$all") || status=1; \
 		go test -C $(DEPLOY) -json -timeout 10m $(TEST_FLAGS) ./... || status=1; \
 		go test -C $(BROWSER) -json -timeout 10m $(TEST_FLAGS) ./... || status=1; \
