@@ -99,7 +99,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 		{
 			name: "does not know a key's override in the service", test: "TestScenarios/fake/overrides", says: "want 200",
-			patches: []patch{{"controlsvc/authority/authority.go", "l.Rule(ask.Plan, ask.Key)", "l.Rule(ask.Plan, \"\")"}},
+			patches: []patch{{"controlsvc/authority/authority.go", "l.Rule(plan, ref.Key)", "l.Rule(plan, \"\")"}},
 		},
 		{
 			name: "denies by a limit in shadow", test: "TestScenarios/fake/shadow", says: "want 200",
