@@ -52,7 +52,7 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 			standings[places[i]] = Standing{Told: ratefields.New(p, charged[i].rule(p, (*policy.Limit).WithRate))}
 		}
 		into.denyBy(standings)
-		r.workers[0].count(into.Limits[0].Limit.Name, into.Output)
+		r.workers[0].count(p, into.Limits[0].Limit.Name, into.Output)
 		return nil
 	}
 	if len(charged) > 0 {
@@ -63,7 +63,7 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 			standings[place] = into.Standings[i]
 		}
 	} else {
-		r.workers[0].count("", into.Output)
+		r.workers[0].count(p, "", into.Output)
 	}
 	into.Standings = append(into.Standings[:0], standings...)
 	return nil

@@ -160,7 +160,7 @@ func (r *Replica) Decide(ctx context.Context, p *policy.Policy, demands []Demand
 	into.Output = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 	into.Limits, into.Standings = into.Limits[:0], into.Standings[:0]
 	if len(demands) == 0 {
-		r.workers[0].count("", into.Output)
+		r.workers[0].count(p, "", into.Output)
 		return nil
 	}
 	for i := range demands {

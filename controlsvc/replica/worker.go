@@ -217,9 +217,10 @@ func (w *worker) ShadowDecided(instant.Instant, control.Shadow, admission.Output
 func (w *worker) TraceID(*control.Request) string { return "" }
 
 // count counts a request that no worker of the store's has decided.
-func (w *worker) count(limit string, out admission.Output) {
+func (w *worker) count(p *policy.Policy, limit string, out admission.Output) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.adopt(p) // without one it reports nothing
 	w.client.Count(w.config.Now(), &w.nobody, limit, out)
 }
 

@@ -28,6 +28,9 @@ type service struct {
 	heard    []wire.SyncRequest
 	recorded map[[2]uint64]bool
 	leases   int
+	// reported are the reports that it took, each once; lastReport is the last of each worker's.
+	reported   []wire.Report
+	lastReport map[uint64]uint64
 }
 
 // charge is an entry of the exact log.
@@ -42,7 +45,7 @@ type charge struct {
 }
 
 func newService(p *policy.Policy) *service {
-	return &service{policy: p, charges: map[wire.KeyRef][]*charge{}, recorded: map[[2]uint64]bool{}}
+	return &service{policy: p, charges: map[wire.KeyRef][]*charge{}, recorded: map[[2]uint64]bool{}, lastReport: map[uint64]uint64{}}
 }
 
 // answer executes a call at an instant of the service's clock.
@@ -88,6 +91,13 @@ func (s *service) sync(now instant.Instant, request *wire.SyncRequest) wire.Sync
 	response := wire.SyncResponse{PolicyVersion: s.policy.Version, Workers: s.workers, Rank: s.rank}
 	if !s.storeDown && !s.deaf {
 		s.reports(now, request, &response)
+	}
+	if r := request.Report; r != nil && !s.deaf {
+		response.Reported = r.ID
+		if r.ID > s.lastReport[request.WorkerID] {
+			s.lastReport[request.WorkerID] = r.ID
+			s.reported = append(s.reported, *r)
+		}
 	}
 	for first := 0; first < len(request.Asks); {
 		after := first + 1

@@ -1,0 +1,130 @@
+package control
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"sluice/shared/instant"
+	"sluice/shared/wire"
+)
+
+// sum is what a report's tallies count, and how many of them name a limit.
+func sum(r *wire.Report) (count int64, named int) {
+	for _, t := range r.Tallies {
+		count += t.Count
+		if t.Limit != "" {
+			named++
+		}
+	}
+	return count, named
+}
+
+// However many limits and routes there are, each request is counted; those without room under their result and source.
+func TestTalliesAreBounded(t *testing.T) {
+	const limits, each = 600, 3
+	for _, name := range []string{"limit-", string(make([]byte, 1000))} {
+		tallies := newTallies(0)
+		for range each {
+			for i := range limits {
+				result := wire.Admitted + wire.Result(i%2)
+				tallies.add(0, uint64(i), &wire.Tally{Limit: name + strconv.Itoa(i), Result: result, Source: uint8(i % 7)}, i%3 == 0)
+			}
+		}
+		tallies.make(instant.Instant(0).Add(time.Second))
+		count, named := sum(&tallies.made)
+		if want := int64(limits * each); count != want || tallies.made.Unlisted != want-int64(each*named) {
+			t.Errorf("%d requests in tallies, %d unlisted, %d tallies with a limit; want %d requests", count, tallies.made.Unlisted, named, want)
+		}
+		if named == 0 || named == limits || len(tallies.made.Tallies) > wire.MaxTallies {
+			t.Errorf("%d tallies, %d of them with a limit", len(tallies.made.Tallies), named)
+		}
+		if _, err := wire.ParseSyncRequest(wire.AppendSyncRequest(nil, &wire.SyncRequest{Report: &tallies.made})); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Of many keys the busiest are told of first; none is told of twice, and what is forgotten is counted.
+func TestTheBusiestKeysAreToldOfFirst(t *testing.T) {
+	const keys, busy = maxTallied + 100, 100
+	tallies := newTallies(0)
+	all := make([]*Key, keys)
+	for i := range all {
+		all[i] = &Key{Ref: wire.KeyRef{Limit: "tenant", Key: strconv.Itoa(i)}}
+		times := 1
+		if i >= maxTallied-busy && i < maxTallied {
+			times = 50
+		}
+		for range times {
+			tallies.addKey(all[i], wire.Denied)
+		}
+	}
+	told := map[wire.KeyRef]int64{}
+	report := func() {
+		tallies.add(0, 0, &wire.Tally{}, false)
+		tallies.make(0)
+		for _, k := range tallies.made.Keys {
+			told[k.KeyRef] += k.Denied
+		}
+	}
+	report()
+	for _, k := range all[maxTallied-busy : maxTallied] {
+		if told[k.Ref] != 50 {
+			t.Fatalf("%v is told of %d times in the first report", k.Ref, told[k.Ref])
+		}
+	}
+	if len(tallies.made.Keys) != wire.MaxKeyTallies {
+		t.Errorf("%d keys in the first report", len(tallies.made.Keys))
+	}
+	const forgotten = 10 // of those for which there was no room
+	for _, k := range all[keys-forgotten:] {
+		tallies.drop(k)
+	}
+	lost := tallies.next.KeysLost
+	for range keys / wire.MaxKeyTallies {
+		report()
+	}
+	for _, k := range all[maxTallied : keys-forgotten] {
+		tallies.addKey(k, wire.Denied) // there is room now
+	}
+	report()
+	if lost != forgotten || len(told) != keys-forgotten || len(tallies.keys) != 0 {
+		t.Errorf("%d lost, %d told of, %d left; want %d lost, the others told of", lost, len(told), len(tallies.keys), forgotten)
+	}
+	if one := told[all[maxTallied].Ref]; one != 2 {
+		t.Errorf("a key that found no room at first is told of %d times, want 2", one)
+	}
+}
+
+// A report is the same until it is acknowledged, by its own id.
+func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
+	tallies, now := newTallies(0), instant.Instant(0)
+	send := func(id uint64) *wire.Report {
+		now = now.Add(time.Second)
+		tallies.add(now, 0, &wire.Tally{Result: wire.Admitted}, false)
+		var request wire.SyncRequest
+		tallies.load(now, &call{id: id}, &request)
+		return request.Report
+	}
+	first := *send(1)
+	if second := send(2); second != nil {
+		t.Fatalf("while a call carries one another one carries %+v", second)
+	}
+	tallies.unload(&call{id: 1}, false)
+	again := send(3)
+	if again == nil || again.ID != first.ID || again.Tallies[0].Count != first.Tallies[0].Count {
+		t.Fatalf("after a call that failed: %+v, before %+v", again, first)
+	}
+	tallies.acknowledge(first.ID + 1)
+	tallies.acknowledge(0)
+	tallies.unload(&call{id: 3, sent: now}, true)
+	if again = send(4); again == nil || again.ID != first.ID {
+		t.Fatalf("without an acknowledgement: %+v", again)
+	}
+	tallies.acknowledge(first.ID)
+	tallies.unload(&call{id: 4, sent: now}, true)
+	if next := send(5); next == nil || next.ID != first.ID+1 || next.Tallies[0].Count != 4 {
+		t.Fatalf("the next one is %+v", next)
+	}
+}

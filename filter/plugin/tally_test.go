@@ -1,0 +1,228 @@
+package plugin_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"sluice/filter/host"
+	"sluice/filter/host/fake"
+	"sluice/shared/admission"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+// told sums up the tallies of all reports that the service has taken, in their order by limit, result and source.
+func (s *service) told() []wire.Tally {
+	sums := map[wire.Tally]wire.Tally{}
+	for _, report := range s.reported {
+		for _, t := range report.Tallies {
+			what := t
+			what.Count, what.Near = 0, 0
+			sum := sums[what]
+			t.Count, t.Near = t.Count+sum.Count, t.Near+sum.Near
+			sums[what] = t
+		}
+	}
+	var all []wire.Tally
+	for _, t := range sums {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b wire.Tally) int {
+		return cmp.Or(cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Result, b.Result), cmp.Compare(a.Source, b.Source))
+	})
+	return all
+}
+
+// toldKeys sums up the keys' tallies likewise, by limit and key.
+func (s *service) toldKeys() []wire.KeyTally {
+	var all []wire.KeyTally
+	for _, report := range s.reported {
+		for _, k := range report.Keys {
+			i := slices.IndexFunc(all, func(other wire.KeyTally) bool { return other.KeyRef == k.KeyRef })
+			if i < 0 {
+				all = append(all, k)
+				continue
+			}
+			all[i].Admitted += k.Admitted
+			all[i].Denied += k.Denied
+			all[i].ShadowAdmitted += k.ShadowAdmitted
+			all[i].ShadowDenied += k.ShadowDenied
+		}
+	}
+	slices.SortFunc(all, func(a, b wire.KeyTally) int { return cmp.Or(cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key)) })
+	return all
+}
+
+func (w *world) wantTold(want ...wire.Tally) {
+	w.t.Helper()
+	w.pass(3 * time.Second)
+	if diff := gocmp.Diff(want, w.service.told()); diff != "" {
+		w.t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestStoriesOfReports(t *testing.T) {
+	const (
+		store, log, lists = uint8(admission.FromStore), uint8(admission.FromLog), uint8(admission.FromBlock)
+		nothing, allowed  = uint8(admission.FromPolicy), uint8(admission.FromAllow)
+	)
+
+	scenario(t, "each request is told of once, by the limit that decided it", func(t *testing.T, w *world) {
+		p := withReports(shop("v1", limit.Deny, rate(40, time.Hour)), rate(2, time.Minute))
+		p.Limits[0].Match.Methods = []string{"GET", "POST"}
+		w.with(p)
+		for range 3 {
+			w.worker().request(post("acme"), nil)
+			w.serve()
+		}
+		w.worker().request(post("acme"), nil)
+		w.get("acme")
+		w.serve()
+		w.worker().request([]host.Header{{":method", "PUT"}, {":path", "/"}}, nil)
+		w.wantTold(
+			wire.Tally{Result: wire.Admitted, Source: nothing, Count: 1},
+			wire.Tally{Limit: "reports", Route: "/v1/reports", Window: time.Minute, Result: wire.Admitted, Source: store, Count: 2, Near: 1},
+			wire.Tally{Limit: "reports", Route: "/v1/reports", Window: time.Minute, Result: wire.Denied, Source: log, Count: 2},
+			wire.Tally{Limit: "tenant", Window: time.Hour, Result: wire.Admitted, Source: store, Count: 1},
+		)
+		want := []wire.KeyTally{
+			{KeyRef: wire.KeyRef{Limit: "reports", Key: "acme"}, Admitted: 2, Denied: 2},
+			{KeyRef: wire.KeyRef{Limit: "tenant", Key: "acme"}, Admitted: 1},
+		}
+		if diff := gocmp.Diff(want, w.service.toldKeys()); diff != "" {
+			t.Errorf("keys (-want +got):\n%s", diff)
+		}
+	})
+
+	scenario(t, "what leaves 5 % of a limit or less comes near it", func(_ *testing.T, w *world) {
+		w.with(shop("v1", limit.Deny, rate(20, time.Hour)))
+		for range 20 {
+			w.get("acme")
+			w.serve()
+		}
+		w.wantTold(wire.Tally{Limit: "tenant", Window: time.Hour, Result: wire.Admitted, Source: store, Count: 20, Near: 2})
+	})
+
+	scenario(t, "lists, and clients that leave, are told of", func(t *testing.T, w *world) {
+		p := shop("v1", limit.Deny, rate(5, time.Hour))
+		p.Limits[0].Allow = []policy.List{{Values: []string{"friend"}}}
+		p.Limits[0].Block = []policy.List{{Values: []string{"thief"}}}
+		p.Block = []policy.List{{Values: []string{"robber"}}}
+		w.with(p)
+		for _, tenant := range []string{"friend", "thief", "robber", "friend"} {
+			w.get(tenant)
+		}
+		w.worker().end(w.get("acme"))
+		w.wantTold(
+			wire.Tally{Result: wire.Admitted, Source: allowed, Count: 2},
+			wire.Tally{Result: wire.Denied, Source: lists, Count: 1},
+			wire.Tally{Result: wire.Left, Count: 1},
+			wire.Tally{Limit: "tenant", Result: wire.Denied, Source: lists, Count: 1},
+		)
+	})
+
+	scenario(t, "what passes before there is a policy is told of afterwards", func(_ *testing.T, w *world) {
+		w.get("acme")
+		w.with(shop("v1", limit.Deny, rate(5, time.Hour)))
+		w.wantTold(wire.Tally{Result: wire.Admitted, Source: uint8(admission.FromNoPolicy), Count: 1})
+	})
+
+	scenario(t, "what a limit in shadow would have done is told of, once for each", func(_ *testing.T, w *world) {
+		p := withReports(shop("v1", limit.Deny, rate(2, time.Hour)), rate(100, time.Hour))
+		p.Limits[0].Shadow = 100
+		w.with(p)
+		for range 3 {
+			w.worker().request(post("acme"), nil)
+			w.serve()
+		}
+		w.wantTold(
+			wire.Tally{Limit: "reports", Route: "/v1/reports", Window: time.Hour, Result: wire.Admitted, Source: store, Count: 3},
+			wire.Tally{Limit: "tenant", Window: time.Hour, Result: wire.ShadowAdmitted, Source: store, Count: 2, Near: 1},
+			wire.Tally{Limit: "tenant", Window: time.Hour, Result: wire.ShadowDenied, Source: log, Count: 1},
+		)
+	})
+
+	scenario(t, "while the service is away reports wait, and afterwards nothing is missing", func(t *testing.T, w *world) {
+		w.with(shop("v1", limit.Allow, rate(1000, time.Hour)))
+		w.breakDown()
+		before := int64(0)
+		for _, tally := range w.service.told() {
+			before += tally.Count
+		}
+		for range 50 {
+			w.get("acme")
+			w.worker().advance(100 * milli)
+			for _, call := range w.worker().calls() {
+				w.worker().finish(call, fake.Reply{})
+			}
+		}
+		w.pass(5 * time.Second)
+		sum, away := int64(0), time.Duration(0)
+		for _, tally := range w.service.told() {
+			sum += tally.Count
+		}
+		for _, report := range w.service.reported {
+			away += report.Away
+		}
+		if requests := w.worker().metric("sluice.requests"); sum != requests {
+			t.Errorf("%d requests are told of, there were %d", sum, requests)
+		}
+		if away < 4*time.Second || away > 11*time.Second {
+			t.Errorf("away for %v, of more than 5 s", away)
+		}
+	})
+
+	scenario(t, lastReport, func(t *testing.T, w *world) {
+		w.with(shop("v1", limit.Deny, rate(1, time.Hour)))
+		w.get("acme")
+		w.serve()
+		w.pass(2 * time.Second)
+		w.get("acme")
+		w.worker().stop()
+		var last wire.SyncRequest
+		for _, call := range w.worker().calls() {
+			w.execute(call)
+			last = w.service.heard[len(w.service.heard)-1]
+		}
+		if last.Report == nil || len(last.Report.Tallies) != 1 || last.Report.Tallies[0].Result != wire.Denied {
+			t.Errorf("the last call reports %+v", last.Report)
+		}
+	})
+}
+
+// The trace of a sampled denial is that of the request, as far as it says one.
+func TestADenialsSample(t *testing.T) {
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for header, want := range map[string]string{
+		"00-" + id + "-00f067aa0ba902b7-01":     id,
+		"cc-" + id + "-00f067aa0ba902b7-01-new": id,
+		"":                                      "",
+		"00-" + id:                              "",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01": "",
+		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01": "",
+		"00-4bf92f3577b34da6a3ce929d0e0e473-600f067aa0ba902b7-01": "",
+	} {
+		w := newWorld(t, 1, newNative).with(shop("v1", limit.Deny, rate(1, time.Hour)))
+		for range 3 {
+			w.worker().request(append(get("acme"), host.Header{"traceparent", header}), nil)
+			w.serve()
+		}
+		w.pass(2 * time.Second)
+		var samples []wire.DenialSample
+		for _, report := range w.service.reported {
+			for _, sample := range report.Denials {
+				if sample.Source == uint8(admission.FromLog) { // on the spot, while the headers could be read
+					samples = append(samples, sample)
+				}
+			}
+		}
+		if len(samples) == 0 || samples[0].TraceID != want || samples[0].Key != "acme" || samples[0].RetryAfter <= 0 {
+			t.Errorf("traceparent %q: %+v", header, samples)
+		}
+	}
+}
