@@ -138,7 +138,7 @@ func peerOf(ctx context.Context) string {
 
 // audit notes what was done, by whom. Keys are as the policy has them written, hashed where it says so.
 func (s *Server) audit(ctx context.Context, action string, err error, attributes ...any) {
-	attributes = append([]any{"action", action, "peer", peerOf(ctx)}, attributes...)
+	attributes = append([]any{"audit", "admin", "action", action, "peer", peerOf(ctx)}, attributes...)
 	if err != nil {
 		s.config.Logger.Warn("admin action failed", append(attributes, "why", err.Error())...)
 		return

@@ -408,7 +408,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	wantCode(t, "override", err, codes.Unavailable, "the store did not answer")
 	_, err = w.client.Inspect(t.Context(), &adminv1.InspectRequest{Key: key})
 	wantCode(t, "inspect that panics", err, codes.Internal, "internal error")
-	if log := w.log.String(); !strings.Contains(log, `"admin action failed","action":"reset"`) || !strings.Contains(log, "a bug") {
+	if log := w.log.String(); !strings.Contains(log, `"admin action failed","audit":"admin","action":"reset"`) || !strings.Contains(log, "a bug") {
 		t.Errorf("the log:\n%s", log)
 	}
 }

@@ -94,6 +94,8 @@ func TestOperator(t *testing.T) {
 	becomes(t, "raised", follows, http.StatusOK, all, "/changing", tenant...)
 	becomes(t, "no longer raised", 2*time.Second+follows, http.StatusTooManyRequests, all, "/changing", tenant...)
 
+	awaitTop(t, "changing", "operated")
+
 	evil := []string{"x-tenant-id", "evil"}
 	becomes(t, "before the block", 0, http.StatusOK, 1, "/flood", evil...)
 	operate(t, "block", "tenant", "evil", "--for", "1h")
@@ -103,6 +105,30 @@ func TestOperator(t *testing.T) {
 	}
 	operate(t, "block", "tenant", "evil", "--remove")
 	becomes(t, "no longer blocked", follows, http.StatusOK, all, "/flood", evil...)
+}
+
+// awaitTop waits until top lists a key with denials: workers report within a second.
+func awaitTop(t *testing.T, limit, key string) {
+	t.Helper()
+	var told struct {
+		Rows []struct {
+			Name   string `json:"name"`
+			Denied int    `json:"denied"`
+		} `json:"rows"`
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if err := json.Unmarshal(operate(t, "top", "--limit", limit, "-o", "json"), &told); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range told.Rows {
+			if row.Name == key && row.Denied > 0 {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("top --limit %s does not list %s: %+v", limit, key, told)
+		}
+	}
 }
 
 // What inspect says of a key under leases: what came through is used, and what is more is in leases that are out, or were
