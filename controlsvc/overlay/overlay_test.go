@@ -151,6 +151,20 @@ func TestLay(t *testing.T) {
 	}
 }
 
+// A limit that is in shadow is enforced for one key.
+func TestLayEnforces(t *testing.T) {
+	base := parse(t, strings.Replace(file, "name: bucket", "name: bucket\n    shadow: true", 1))
+	p, why := Lay(base, []Item{{Kind: Override, Limit: "bucket", Key: "acme", Enforce: true}})
+	if why[0] != nil {
+		t.Fatal(why[0])
+	}
+	for tenant, want := range map[string]string{"acme": "bucket 10/s", "initech": "bucket 10/s shadow"} {
+		if got := rules(p, request{tenant: tenant}); !slices.Contains(got, want) {
+			t.Errorf("%s: %v; want %q", tenant, got, want)
+		}
+	}
+}
+
 func TestLayRefuses(t *testing.T) {
 	good := Item{Kind: Override, Limit: "tenant", Key: "acme", Rates: []string{"200/s"}}
 	for says, item := range map[string]Item{
@@ -213,6 +227,7 @@ type away struct {
 	authority.Store
 
 	gone  atomic.Bool
+	empty atomic.Bool // it has lost everything
 	edits atomic.Int64
 }
 
@@ -220,6 +235,9 @@ func (a *away) Overlay(ctx context.Context, e authority.Edit) (authority.Overlay
 	a.edits.Add(1)
 	if a.gone.Load() {
 		return authority.Overlay{}, fmt.Errorf("gone: %w", authority.ErrUnavailable)
+	}
+	if a.empty.Load() {
+		return authority.Overlay{}, nil
 	}
 	return a.Store.Overlay(ctx, e)
 }
@@ -381,6 +399,27 @@ func TestStoreAway(t *testing.T) {
 	}
 	if w.poll(t, o); o.State().Problem != nil || isBlocked(o, "acme") || len(o.State().Entries) > 0 {
 		t.Errorf("with the store again: %+v", o.State())
+	}
+}
+
+// A store that comes back without what it held has nothing to say, and nothing is in force.
+func TestStoreThatLost(t *testing.T) {
+	for _, expired := range []bool{false, true} {
+		w := newWorld()
+		o, _ := w.replica(t, file)
+		if err := errors.Join(o.Put(t.Context(), block("acme"), time.Hour), o.Put(t.Context(), block("globex"), time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		w.store.gone.Store(true)
+		if expired {
+			w.advance(2 * time.Minute)
+		}
+		w.poll(t, o)
+		w.store.gone.Store(false)
+		w.store.empty.Store(true)
+		if w.poll(t, o); isBlocked(o, "acme") || len(o.State().Entries) > 0 {
+			t.Errorf("something had expired before: %v; what is still in force: %+v", expired, o.State().Entries)
+		}
 	}
 }
 
