@@ -65,6 +65,9 @@ const (
 	// streamsPerConnection bounds the calls that one connection may have open, shed ones included. A worker has a
 	// connection of its own, and few calls under way.
 	streamsPerConnection = 256
+	// handlers is how many goroutines wait for calls to answer, and have grown stacks for it; of more calls at once each has a
+	// goroutine of its own.
+	handlers = 64
 	// maxHeaderBytes bounds a call's headers.
 	maxHeaderBytes = 16 << 10
 	// connectTimeout is how long a new connection may take to say who it is.
@@ -98,6 +101,7 @@ func New(config Config) *Server {
 		grpc.MaxRecvMsgSize(wire.MaxMessageSize),
 		grpc.MaxSendMsgSize(wire.MaxMessageSize),
 		grpc.MaxConcurrentStreams(streamsPerConnection),
+		grpc.NumStreamWorkers(handlers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(connectTimeout),
 		// Envoy pings an HTTP/2 upstream when it is told to, at intervals of a second and more, also between calls.

@@ -74,11 +74,10 @@ func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate
 	keys := len(algorithm.suffixes) * len(windows)
 	args := make([]any, atKeys, atKeys+keys+2+3*len(windows)+moreArgs)
 	args[atCount] = keys
-	prefix := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":"
 	for _, w := range windows {
-		name := strconv.AppendInt([]byte(prefix), w.Window.Microseconds(), 10)
+		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(w.Window.Microseconds(), 10)
 		for _, suffix := range algorithm.suffixes {
-			args = append(args, string(name)+suffix)
+			args = append(args, name+suffix)
 		}
 	}
 	args = append(args, operation, len(windows))
