@@ -67,6 +67,7 @@ func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
+	fmt.Fprintf(config.Progress, "the dashboard: http://%s/\n", f.service.HTTP)
 	fmt.Fprintf(config.Progress, "starting %d Envoys with %d workers each, which takes some seconds: %s\n", envoys, workers, config.Envoy)
 	if err := f.startEnvoys(ctx, config, upstream); err != nil {
 		return nil, err

@@ -120,6 +120,8 @@ All of it is still up. Try:
   curl -i -X POST -H 'x-tenant-id: me' http://%[2]s/v1/reports
   # no tenant, no limit
   curl -i http://%[1]s/
+  # the dashboard: what is limited, and why
+  open http://%[3]s/
   # what the service counts, and what Envoy's filter does
   curl -s http://%[3]s/metrics | grep ^sluice_
   curl -s 'http://%[4]s/stats?filter=sluice'

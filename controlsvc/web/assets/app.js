@@ -154,7 +154,7 @@ function tables(page) {
     {title: 'Worker', of: (w) => w.id}, {title: 'Age', number: true, of: (w) => (w.age > 0 ? span(w.age) : '–')},
     {title: 'Heard of', number: true, of: (w) => `${span(t.at - w.last_seen)} ago`},
     {title: 'Requests', number: true, of: (w) => count(w.requests)},
-    {title: 'Leases', number: true, of: (w) => count(w.leases)}, {title: 'Units leased', number: true, of: (w) => count(w.leased)},
+    {title: 'Leases', number: true, of: (w) => count(w.leases)}, {title: 'Units leased', number: true, of: (w) => count(w.units)},
     {title: 'Policy', of: (w) => (w.policy ? (w.policy === page.version ? 'current' : w.policy) : 'none yet')},
   ], t.workers, 'No worker has called within the last minute.');
   list('replicas', 'Replicas', [
