@@ -76,17 +76,16 @@ func testOverlay(t *testing.T, h Harness) {
 	check("one removed", h.edit(t, authority.Edit{Remove: "c"}), "a="+hostile)
 	check("all removed", h.edit(t, authority.Edit{Remove: "a"}))
 	check("one again", h.edit(t, put("a", "1", time.Hour)), "a=1")
-	testOverlayExpires(t, h)
-	testOverlayFull(t, h)
 	testOverlayWrong(t, h)
+	if h.exact() { // the same scripts on a real clock; to fill an overlay takes a while
+		testOverlayExpires(t, h)
+		testOverlayFull(t, h)
+	}
 }
 
 // testOverlayExpires: by the store's clock, and that is a change.
 func testOverlayExpires(t *testing.T, h Harness) {
 	t.Helper()
-	if !h.exact() {
-		return
-	}
 	last := h.edit(t, put("soon", "s", 10*sec))
 	h.Advance(10*sec - micro)
 	if got := h.edit(t, authority.Edit{Known: last.Revision}); got.Revision != last.Revision {
