@@ -99,7 +99,10 @@ func replayed(t testing.TB, p *policy.Policy, trace []sent) []verdict {
 			break
 		}
 		before := slices.Clone(player.tally.limits)
-		d := player.play(e)
+		b := &batch{entries: make([]accesslog.Entry, 1)}
+		b.entries[0].CopyFrom(e)
+		player.bind(b)
+		d := player.play(b, 0)
 		v := verdict{denied: d.denied}
 		for i, after := range player.tally.limits {
 			if after.denied+after.deniedToo > before[i].denied+before[i].deniedToo {

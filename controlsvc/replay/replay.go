@@ -2,7 +2,7 @@
 // of today if there is one. It decides with the code that binds a request to limits in the filter, and with the counts of the
 // memory store, at the times that the log has. What it says is what limits in mode strict would have done, exactly.
 //
-//	accesslog.Log → request → side (Binder, memory.Strict) → tally, course → Report → table, JSON, HTML
+//	accesslog.Log → bindings (Binder) → side (memory.Strict) → tally, course → Report → table, JSON, HTML
 package replay
 
 import (
@@ -40,6 +40,8 @@ type Player struct {
 	config  Config
 	needs   needs
 	request request
+	// binders are those of the policy to try and, if there is one, of today's.
+	binders []*policy.Binder
 	new     *side
 	today   *side // nil: none
 	tally   *tally
@@ -74,7 +76,8 @@ func New(c Config) (*Player, error) {
 	}
 	c.Policy = mapIdentities(c.Policy, c.Identities)
 	p := &Player{
-		config: c, new: newSide(c.Policy, c.MaxKeys), tally: newTally(c.Policy, c.MaxKeys), course: newCourse(len(c.Policy.Limits)),
+		config: c, new: newSide(c.MaxKeys), binders: []*policy.Binder{policy.NewBinder(c.Policy)},
+		tally: newTally(c.Policy, c.MaxKeys), course: newCourse(len(c.Policy.Limits)),
 		needs: needs{headers: map[string][]string{}, attributes: map[string][]string{}, others: map[string][]string{}},
 	}
 	which := ""
@@ -82,7 +85,8 @@ func New(c Config) (*Player, error) {
 		which = " of the policy to try"
 		c.Today = mapIdentities(c.Today, c.Identities)
 		p.config.Today = c.Today
-		p.today, p.before = newSide(c.Today, c.MaxKeys), newTally(c.Today, c.MaxKeys)
+		p.today, p.before = newSide(c.MaxKeys), newTally(c.Today, c.MaxKeys)
+		p.binders = append(p.binders, policy.NewBinder(c.Today))
 		p.needs.add(c.Today, " of today's policy")
 	}
 	p.needs.add(c.Policy, which)
@@ -117,11 +121,11 @@ func (p *Player) Want() [][]string {
 
 // Play decides every request of a log, and calls progress now and then unless it is nil.
 func (p *Player) Play(log *accesslog.Log, progress func()) error {
-	f := newFeed(log)
+	f := newFeed(log, p.bind)
 	for {
-		b := <-f.full
+		b := <-f.bound
 		for i := range b.entries {
-			p.play(&b.entries[i])
+			p.play(b, i)
 		}
 		if b.err != nil {
 			return b.err
@@ -141,16 +145,23 @@ func (p *Player) Play(log *accesslog.Log, progress func()) error {
 	return nil
 }
 
-// play decides one request, and says what became of it under the policy to try.
-func (p *Player) play(e *accesslog.Entry) decision {
+// bind binds the requests of a batch.
+func (p *Player) bind(b *batch) {
+	for i, binder := range p.binders {
+		b.bindings[i].bind(binder, &p.request, b.entries)
+	}
+}
+
+// play decides one request of a batch, and says what became of it under the policy to try.
+func (p *Player) play(b *batch, i int) decision {
+	e := &b.entries[i]
 	if p.seen.lines == 0 {
 		p.from = e.At
 	}
 	p.to = e.At
 	p.seen.note(e)
-	p.request.entry = e
 	p.tally.begin()
-	tried := p.new.decide(e.At, &p.request, p.tally)
+	tried := p.new.decide(e.At, b.bindings[0].of(i), p.tally)
 	stat := p.tally.end(e.At, &tried)
 	m := moment{requests: 1}
 	if tried.denied {
@@ -158,7 +169,7 @@ func (p *Player) play(e *accesslog.Entry) decision {
 	}
 	if p.today != nil {
 		p.before.begin()
-		today := p.today.decide(e.At, &p.request, p.before)
+		today := p.today.decide(e.At, b.bindings[1].of(i), p.before)
 		before := p.before.end(e.At, &today)
 		p.compare(&tried, &today, stat, before, &m)
 	}

@@ -15,9 +15,7 @@ import (
 // side is one policy and what it has counted so far. It decides as the filter and the service do together where every limit is
 // strict and a call takes no time: the limits that bind a request are charged all or none, then those in shadow, each alone.
 type side struct {
-	binder *policy.Binder
-	bounds []policy.Bound
-	keys   keys
+	keys keys
 	// waits are those of the request's bounds, in their order.
 	waits []wait
 }
@@ -29,9 +27,7 @@ type wait struct {
 	never bool
 }
 
-func newSide(p *policy.Policy, maxKeys int) *side {
-	return &side{binder: policy.NewBinder(p), keys: newKeys(maxKeys)}
-}
+func newSide(maxKeys int) *side { return &side{keys: newKeys(maxKeys)} }
 
 // decision is what became of a request.
 type decision struct {
@@ -49,32 +45,31 @@ type decision struct {
 	held  time.Duration
 }
 
-// decide decides a request at its time, and tells watch of each limit that binds it.
-func (s *side) decide(now instant.Instant, r policy.Request, watch watcher) decision {
-	s.bounds = s.binder.Bind(r, s.bounds[:0])
+// decide decides a request at its time by what binds it, and tells watch of each limit among that.
+func (s *side) decide(now instant.Instant, bounds []bound, watch watcher) decision {
 	d := decision{limit: -1}
 	s.waits = s.waits[:0]
-	for i := range s.bounds {
-		b := &s.bounds[i]
-		switch b.Listed {
+	for i := range bounds {
+		b := &bounds[i]
+		switch b.listed {
 		case policy.Blocked:
-			return decision{denied: true, listed: policy.Blocked, limit: b.Limit, never: true}
+			return decision{denied: true, listed: policy.Blocked, limit: b.limit, never: true}
 		case policy.Allowed:
 			d.listed = policy.Allowed
 			s.waits = append(s.waits, wait{})
 			continue
 		}
-		w := wait{key: s.keys.get(now, b.Limit, b.Key, b.Rule.Limit.Algorithm)}
-		if !b.Rule.Shadow {
-			w.in, w.never = w.key.count.Wait(b.Rule.Rates, b.Cost, now)
+		w := wait{key: s.keys.get(now, b.limit, b.key, b.rule.Limit.Algorithm)}
+		if !b.rule.Shadow {
+			w.in, w.never = w.key.count.Wait(b.rule.Rates, b.cost, now)
 			d.lacks(b, w)
 		}
 		s.waits = append(s.waits, w)
 	}
-	for i := range s.bounds {
-		if b, w := &s.bounds[i], &s.waits[i]; w.key != nil {
+	for i := range bounds {
+		if b, w := &bounds[i], &s.waits[i]; w.key != nil {
 			outcome := s.settle(now, b, w, &d)
-			watch.bound(b.Limit, w.key, outcome)
+			watch.bound(b.limit, w.key, outcome)
 		}
 	}
 	return d
@@ -82,13 +77,13 @@ func (s *side) decide(now instant.Instant, r policy.Request, watch watcher) deci
 
 // lacks notes a limit that has no room for the request now: it holds the request, or denies it. Of those that deny, the one
 // that is for ever counts, else the one with the longest wait, as in admission.
-func (d *decision) lacks(b *policy.Bound, w wait) {
-	switch most := b.Rule.Limit.MaxWait; {
+func (d *decision) lacks(b *bound, w wait) {
+	switch most := b.rule.Limit.MaxWait; {
 	case w.in == 0 && !w.never:
 	case !w.never && w.in <= most:
 		d.held = max(d.held, w.in)
 	case !d.denied || !d.never && (w.never || w.in > d.wait):
-		d.denied, d.limit, d.key, d.wait, d.never = true, b.Limit, w.key, w.in, w.never
+		d.denied, d.limit, d.key, d.wait, d.never = true, b.limit, w.key, w.in, w.never
 	}
 	if d.denied {
 		d.held = 0
@@ -96,18 +91,18 @@ func (d *decision) lacks(b *policy.Bound, w wait) {
 }
 
 // settle charges the request to a limit of an admitted one, and says what the limit had to say.
-func (s *side) settle(now instant.Instant, b *policy.Bound, w *wait, d *decision) outcome {
+func (s *side) settle(now instant.Instant, b *bound, w *wait, d *decision) outcome {
 	in := d.held
 	switch {
-	case d.denied && (b.Rule.Shadow || w.in == 0 && !w.never):
+	case d.denied && (b.rule.Shadow || w.in == 0 && !w.never):
 		return passive // one in shadow is not asked of a request that is denied
 	case d.denied && w.key == d.key:
 		return denies
 	case d.denied:
 		return deniesToo
-	case b.Rule.Shadow:
+	case b.rule.Shadow:
 		// Asked by itself, as if it were in force.
-		if wait, never := w.key.count.Wait(b.Rule.Rates, b.Cost, now); wait > 0 || never {
+		if wait, never := w.key.count.Wait(b.rule.Rates, b.cost, now); wait > 0 || never {
 			return shadowDenies
 		}
 		in = 0
@@ -152,8 +147,14 @@ func routeOf(l *policy.Limit) string {
 // caller is whoever has one key, under whatever limits: of one request they have the same, as a rule.
 type caller struct {
 	name string
-	keys []*key
+	keys []ofLimit
 	used instant.Instant
+}
+
+// ofLimit is a key with its limit beside it, so that the right one is found without a look at the others.
+type ofLimit struct {
+	limit int
+	key   *key
 }
 
 // key is one caller of a limit.
@@ -196,14 +197,15 @@ func (k *keys) get(now instant.Instant, index int, name string, a limit.Algorith
 		k.last = c
 	}
 	c.used = now
-	for _, found := range c.keys {
-		if found.limit == index {
+	for i := range c.keys {
+		if c.keys[i].limit == index {
+			found := c.keys[i].key
 			found.requests++
 			return found
 		}
 	}
 	made := &key{caller: c, limit: index, count: memory.NewStrict(a), requests: 1}
-	c.keys = append(c.keys, made)
+	c.keys = append(c.keys, ofLimit{index, made})
 	k.n++
 	return made
 }
@@ -238,7 +240,7 @@ func (k *keys) makeRoom(now instant.Instant) {
 // counts is how many of the caller's keys have charges that still count.
 func (c *caller) counts(now instant.Instant) (n int64) {
 	for _, of := range c.keys {
-		if of.count.EmptyAt(now) > now {
+		if of.key.count.EmptyAt(now) > now {
 			n++
 		}
 	}
@@ -247,7 +249,7 @@ func (c *caller) counts(now instant.Instant) (n int64) {
 
 func (k *keys) drop(c *caller) {
 	for _, gone := range c.keys {
-		k.entries -= gone.entries
+		k.entries -= gone.key.entries
 	}
 	k.n -= len(c.keys)
 	delete(k.callers, c.name)
@@ -256,8 +258,8 @@ func (k *keys) drop(c *caller) {
 	}
 }
 
-func (k *keys) charge(to *key, b *policy.Bound, now instant.Instant, in time.Duration) {
-	if to.count.Charge(b.Rule.Rates, b.Cost, now, in) != nil {
+func (k *keys) charge(to *key, b *bound, now instant.Instant, in time.Duration) {
+	if to.count.Charge(b.rule.Rates, b.cost, now, in) != nil {
 		k.full++
 	}
 	if entries := to.count.Entries(); entries != to.entries {

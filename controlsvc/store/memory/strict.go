@@ -38,11 +38,17 @@ func NewStrict(a limit.Algorithm) Strict {
 // where they do not hold so many. There is at least one rate, and no two have one window.
 func (s *Strict) Wait(rates []limit.Rate, units int64, now instant.Instant) (wait time.Duration, never bool) {
 	count := s.count
-	if count == nil {
+	// Nearly always there is room, which is found out without making anything.
+	switch c := count.(type) {
+	case nil:
 		if s.log.hasFree(rates, units, now) {
-			return 0, false // as below, and nearly always so
+			return 0, false
 		}
 		count = &s.log
+	case *slidingBuckets:
+		if c.hasFree(rates, units, now) {
+			return 0, false
+		}
 	}
 	asked := request{rates: rates, want: units, least: units, now: now}
 	asked.windows = count.windows(asked.rates, now)
@@ -59,8 +65,11 @@ func (s *Strict) Wait(rates []limit.Rate, units int64, now instant.Instant) (wai
 // Charge charges units that are spent in so long. It is not asked whether they may be: see Wait. The error is for a key that
 // cannot count more.
 func (s *Strict) Charge(rates []limit.Rate, units int64, now instant.Instant, in time.Duration) error {
-	if s.count == nil {
+	switch c := s.count.(type) {
+	case nil:
 		return s.log.charge(rates, units, now.Add(in))
+	case *slidingBuckets:
+		return c.charge(rates, units, now.Add(in), now)
 	}
 	return s.count.record([]authority.Use{{Age: -in, Units: units}}, rates, now)
 }
@@ -88,6 +97,30 @@ func (s *Strict) Entries() int {
 		}
 	}
 	return n
+}
+
+// hasFree says whether all rates have so many units free: what is in the buckets after a prune counts at now.
+func (s *slidingBuckets) hasFree(rates []limit.Rate, units int64, now instant.Instant) bool {
+	s.prune(now)
+	for _, r := range rates {
+		if units > r.Units-s.window(r.Window, now).units {
+			return false
+		}
+	}
+	return true
+}
+
+// charge is record of one group.
+func (s *slidingBuckets) charge(rates []limit.Rate, units int64, at, now instant.Instant) error {
+	for _, r := range rates {
+		w := s.window(r.Window, now)
+		if w.units+units > store.MaxHeld {
+			return errFull
+		}
+		index, _ := w.place(at, now) // it is now or later, so it is inside
+		w.add(index, units, 0)
+	}
+	return nil
 }
 
 // strictLog is a slidingLog of charges that stay as they are: they stand in order in a ring for each window. The first window

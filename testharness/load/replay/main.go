@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"flag"
@@ -61,12 +62,14 @@ func run(t trace, write, out, format, binary string, rounds int) error {
 	if b.binary, err = filepath.Abs(binary); err != nil {
 		return err
 	}
-	body, err := b.table()
+	body, slow := b.table()
 	fmt.Print(body)
-	if err != nil || write == "" {
-		return err
+	if write != "" && body != "" {
+		if err := document.Write(write, "speed", "bench-replay", body); err != nil {
+			return err
+		}
 	}
-	return document.Write(write, "speed", "bench-replay", body)
+	return slow
 }
 
 func (t trace) file(name string, format accesslog.Format) error {
@@ -83,6 +86,8 @@ type bench struct {
 	folder string
 	binary string
 	rounds int
+	// plays are what is measured in turn, the first of them for parsing alone.
+	plays []replay.Config
 }
 
 // errSlow says that a bound was not kept.
@@ -94,7 +99,17 @@ const (
 	mostMegabyte = 200
 )
 
+// table gives the figures, and errSlow where they are not as they have to be; empty with another error.
 func (b *bench) table() (string, error) {
+	tried, err := load("policy.yaml")
+	if err != nil {
+		return "", err
+	}
+	today, err := load("today.yaml")
+	if err != nil {
+		return "", err
+	}
+	b.plays = []replay.Config{{Policy: tried}, {Policy: tried}, {Policy: tried, Today: today}}
 	var rows strings.Builder
 	var slow error
 	formats := []accesslog.Format{accesslog.Envoy, accesslog.JSON, accesslog.Combined}
@@ -107,7 +122,7 @@ func (b *bench) table() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parsing, whole, compared, denied, err := b.speeds(log)
+		parsing, whole, compared, err := b.speeds(log)
 		if err != nil {
 			return "", err
 		}
@@ -115,46 +130,50 @@ func (b *bench) table() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		lines := float64(b.trace.lines)
-		fmt.Fprintf(&rows, "| %s, %d MB | %.0f | %.0f | %.2f | %.0f | %.1f %% | %d MB |\n", f, about.Size()>>20, lines/parsing.Seconds()/1000,
-			lines/whole.Seconds()/1000, parsing.Seconds()/whole.Seconds(), lines/compared.Seconds()/1000, 100*float64(denied)/lines, memory)
-		if parsing.Seconds()/whole.Seconds() < leastShare || memory > mostMegabyte {
+		speed := func(of figures) float64 { return float64(b.trace.lines) / of.took.Seconds() / 1000 }
+		micros := func(of figures) float64 { return float64(of.cpu.Microseconds()) / float64(b.trace.lines) }
+		share := parsing.took.Seconds() / whole.took.Seconds()
+		fmt.Fprintf(&rows, "| %s, %d MB | %.0f | %.0f | %.2f | %.0f | %.1f, %.1f, %.1f | %.1f %% | %d MB |\n", f, about.Size()>>20,
+			speed(parsing), speed(whole), share, speed(compared), micros(parsing), micros(whole), micros(compared),
+			100*float64(whole.denied)/float64(b.trace.lines), memory)
+		if share < leastShare || memory > mostMegabyte {
 			slow = errSlow
 		}
+		if err := os.Remove(log); err != nil {
+			return "", err
+		}
 	}
-	head := fmt.Sprintf("%d lines, Go %s, %d CPUs, medians of %d; thousands of lines a second.\n\n"+
-		"| log | parsing alone | replay | share of parsing | with `--against` | denied | memory with `--against`, at most |\n"+
-		"| --- | --- | --- | --- | --- | --- | --- |\n", b.trace.lines, strings.TrimPrefix(runtime.Version(), "go"), runtime.NumCPU(), b.rounds)
+	head := fmt.Sprintf("%d lines, Go %s, %d CPUs, medians of %d. Speeds are thousands of lines a second; CPU time is in microseconds "+
+		"for a line.\n\n"+
+		"| log | parsing alone | replay | share of parsing | with `--against` | CPU time of the three | denied | most memory, with `--against` |\n"+
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n", b.trace.lines, strings.TrimPrefix(runtime.Version(), "go"), runtime.NumCPU(), b.rounds)
 	return head + rows.String(), slow
 }
 
-// speeds measures in turn parsing alone, the replay, and the replay against today's policy.
-func (b *bench) speeds(log string) (parsing, whole, compared time.Duration, denied int64, err error) {
-	tried, err := load("policy.yaml")
-	if err != nil {
-		return 0, 0, 0, 0, err
-	}
-	today, err := load("today.yaml")
-	if err != nil {
-		return 0, 0, 0, 0, err
-	}
-	var times [3][]time.Duration
-	for range b.rounds {
-		for i, c := range []*replay.Config{nil, {Policy: tried}, {Policy: tried, Today: today}} {
-			took, n, err := play(log, c, tried)
-			if err != nil {
-				return 0, 0, 0, 0, err
-			}
-			times[i] = append(times[i], took)
-			denied = n
-		}
-	}
-	return median(times[0]), median(times[1]), median(times[2]), denied, nil
+// figures are what one way to read a log came to.
+type figures struct {
+	took, cpu time.Duration
+	denied    int64
 }
 
-func median(times []time.Duration) time.Duration {
-	slices.Sort(times)
-	return times[len(times)/2]
+// speeds measures in turn parsing alone, the replay, and the replay against today's policy.
+func (b *bench) speeds(log string) (parsing, whole, compared figures, err error) {
+	var all [3][]figures
+	for range b.rounds {
+		for i, c := range b.plays {
+			f, err := play(log, c, i == 0)
+			if err != nil {
+				return figures{}, figures{}, figures{}, err
+			}
+			all[i] = append(all[i], f)
+		}
+	}
+	return median(all[0]), median(all[1]), median(all[2]), nil
+}
+
+func median(all []figures) figures {
+	slices.SortFunc(all, func(a, b figures) int { return cmp.Compare(a.took, b.took) })
+	return all[len(all)/2]
 }
 
 func load(name string) (*policy.Policy, error) {
@@ -165,43 +184,48 @@ func load(name string) (*policy.Policy, error) {
 	return policyfile.Parse(name, text)
 }
 
-// play reads a log, and replays it where there is a configuration for that. What is read of it is the same.
-func play(name string, c *replay.Config, tried *policy.Policy) (took time.Duration, denied int64, err error) {
+// play reads a log, and replays it unless it is to be parsed alone. What is read of it is the same.
+func play(name string, c replay.Config, only bool) (figures, error) {
 	runtime.GC()
-	start := time.Now()
+	start, used := time.Now(), cpu()
 	file, err := os.Open(name)
 	if err != nil {
-		return 0, 0, err
+		return figures{}, err
 	}
 	defer file.Close()
-	only := c == nil
-	if only {
-		c = &replay.Config{Policy: tried}
-	}
-	player, err := replay.New(*c)
+	player, err := replay.New(c)
 	if err != nil {
-		return 0, 0, err
+		return figures{}, err
 	}
 	reader, err := accesslog.NewReader(name, file, accesslog.Config{Want: player.Want()})
 	if err != nil {
-		return 0, 0, err
+		return figures{}, err
 	}
 	log, err := accesslog.NewLog(reader)
 	if err != nil {
-		return 0, 0, err
+		return figures{}, err
 	}
 	if only {
 		for {
 			if e, err := log.Next(); e == nil || err != nil {
-				return time.Since(start), 0, err
+				return figures{took: time.Since(start), cpu: cpu() - used}, err
 			}
 		}
 	}
 	if err := player.Play(log, nil); err != nil {
-		return 0, 0, err
+		return figures{}, err
 	}
 	report := player.Report("policy.yaml", "today.yaml", log)
-	return time.Since(start), report.Totals.Denied, nil
+	return figures{took: time.Since(start), cpu: cpu() - used, denied: report.Totals.Denied}, nil
+}
+
+// cpu is what this process has used so far.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // memory gives the most memory that the command had at once, in MB.
