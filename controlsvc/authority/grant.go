@@ -165,6 +165,8 @@ func (a *Authority) reserve(ctx context.Context, who asker, call string, groups 
 		reserves[i] = Reserve{
 			Key: o.key, Call: call, Part: o.part, Want: o.plan.want, Min: o.plan.least,
 			TTL: o.plan.ttl, Horizon: o.plan.horizon,
+			// What is held for its turn is in the store's order, and what is charged strictly denied by the store alone.
+			Shared: o.limit.Mode == limit.Lease && o.limit.MaxWait == 0,
 		}
 	}
 	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {

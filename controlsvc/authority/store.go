@@ -36,6 +36,8 @@ type Reserve struct {
 	TTL time.Duration
 	// Horizon, with a TTL: how far ahead a lease may start where nothing is free now. 0: now or not at all.
 	Horizon time.Duration
+	// Shared says that units of a lease which this replica of the service holds will do, where it holds one.
+	Shared bool
 }
 
 // Reserved is what a reserve was given.

@@ -25,6 +25,7 @@ import (
 	"sluice/controlsvc/replica"
 	"sluice/controlsvc/rpc"
 	"sluice/controlsvc/store"
+	"sluice/controlsvc/store/branch"
 	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/instant"
@@ -59,6 +60,7 @@ type serving struct {
 	denials   *telemetry.DenialLog
 	authority *authority.Authority
 	replica   *replica.Replica
+	branch    *branch.Branch // nil where the store is in this process
 	readiness *readiness
 	store     authority.Store
 	rpc       *rpc.Server
@@ -109,7 +111,7 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	measured := metrics.Store(raw.Store, p.Now, seen.Stored)
 	denials := metrics.DenialLog(logger, p.Now, o.denialLog)
 	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, denials: denials, store: measured}
-	s.authority = authority.New(authority.Config{Store: measured, Now: p.Now, Random: rand.Uint64, Observer: observer{metrics, seen, denials}})
+	s.authority = s.newAuthority(p)
 	s.overlay = overlay.New(overlay.Config{Store: measured, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
 	s.overlay.SetFile(loaded)
 	if err := s.overlay.Poll(ctx); err != nil {
@@ -148,6 +150,16 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 // listeners are what a service answers on; admin may be nil.
 type listeners struct{ grpc, http, admin net.Listener }
 
+// newAuthority gives the authority: on a branch of a store that is elsewhere, and on one in this process itself.
+func (s *serving) newAuthority(p Process) *authority.Authority {
+	config := authority.Config{Store: s.store, Now: p.Now, Random: rand.Uint64, Observer: observer{s.metrics, s.traffic, s.denials}}
+	if s.options.store != memoryStore {
+		s.branch = branch.New(branch.Config{Store: s.store, Now: p.Now, Random: rand.Uint64})
+		config.Store = s.branch
+	}
+	return authority.New(config)
+}
+
 // run answers on all listeners until a signal, or until one of them fails, and stops gracefully.
 func (s *serving) run(ctx context.Context, p Process, on listeners) error {
 	stopped, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
@@ -179,6 +191,7 @@ func (s *serving) run(ctx context.Context, p Process, on listeners) error {
 	all.Go(func() { s.replica.Run(deciding, p.After) })
 	if s.options.store != memoryStore { // which has no other replica
 		all.Go(func() { s.traffic.Share(attended, s.store, s.logger, p.After) })
+		all.Go(func() { s.branch.Run(deciding, p.After) })
 	}
 	all.Go(func() { s.readiness.attend(attended, p.After, s.rpc.SetServing) })
 	all.Go(func() {
@@ -232,6 +245,9 @@ func (s *serving) stop(ctx context.Context) error {
 		err = fmt.Errorf("calls under way were cut off after %v", s.options.shutdownTimeout)
 	}
 	s.replica.Stop()
+	if s.branch != nil {
+		s.branch.Stop(ctx)
+	}
 	if s.http.Shutdown(ctx) != nil {
 		s.http.Close()
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"sluice/controlsvc/authority"
@@ -20,6 +21,9 @@ type flaws struct {
 	// touched is each key's last grant; latest the last lease that was given out under a name.
 	touched map[string]instant.Instant
 	latest  map[string]string
+	// own is the last lease of each key that a replica bought, and told when the first report of a sub-lease of it came.
+	own  map[string]authority.Reserved
+	told map[string]instant.Instant
 }
 
 type freed struct {
@@ -31,6 +35,7 @@ func newFlaws(m Mutation) *flaws {
 	return &flaws{
 		mutation: m, settled: map[string]int{}, bonus: map[string][]freed{},
 		touched: map[string]instant.Instant{}, latest: map[string]string{},
+		own: map[string]authority.Reserved{}, told: map[string]instant.Instant{},
 	}
 }
 
@@ -115,9 +120,17 @@ func (f *flaws) reserve(
 		return r
 	}
 	f.touched[o.Key.Name] = now
+	if isReplicas(o.Call) {
+		f.own[o.Key.Name] = r
+		delete(f.told, o.Key.Name)
+	}
 	switch f.mutation {
 	case ScoreAtStart:
 		r.EndIn += ttl - o.TTL
+	case SubOutlives:
+		if isReplicas(o.Call) {
+			r.EndIn += longestWindow(o.Key.Rates)
+		}
 	case SameID:
 		f.latest[o.Key.Name], r.Lease = r.Lease, "lease"
 	}
@@ -133,6 +146,37 @@ func (f *flaws) settle(ctx context.Context, store authority.Store, now instant.I
 			until := now.Add(longestWindow(o.Key.Rates))
 			f.bonus[o.Key.Name] = append(f.bonus[o.Key.Name], freed{o.Unused, until})
 		}
+	case HeldTwice:
+		if told, is := f.told[o.Key.Name]; is && isReplicas(o.Lease) {
+			for i := range o.Uses {
+				o.Uses[i].Age += now.Sub(told)
+			}
+		}
 	}
 	return store.Settle(ctx, []authority.Settle{o})[0]
+}
+
+// isReplicas says whether a call, or the lease that it was granted, is a replica's own.
+func isReplicas(name string) bool { return strings.Contains(name, ".b") }
+
+// divided changes what a replica gives of a lease of its own.
+func (f *flaws) divided(o *authority.Reserve, r *authority.Reserved) {
+	if f.mutation == SubUnits && r.Units < o.Want {
+		r.Units++
+	}
+}
+
+// subSettled is a worker's report of a sub-lease, on its way to the replica.
+func (f *flaws) subSettled(ctx context.Context, store authority.Store, now instant.Instant, o *authority.Settle) {
+	own, is := f.own[o.Key.Name]
+	if !is {
+		return
+	}
+	if _, is := f.told[o.Key.Name]; !is {
+		f.told[o.Key.Name] = now
+	}
+	if f.mutation == SettledEarly {
+		// What is not reported yet is taken to be unused.
+		_ = store.Settle(ctx, []authority.Settle{{Key: o.Key, Lease: own.Lease, Uses: o.Uses, Unused: own.Units}})
+	}
 }

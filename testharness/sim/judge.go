@@ -37,9 +37,14 @@ func (j *judge) admit(w *worker, s *stream) {
 		j.run.noteShare(w, k)
 		at := now
 		// A request that came later than the charge was not admitted by it: it found a lease.
-		if w.ended != nil && w.ended.strict[k] >= cost && w.ended.executed >= s.arrived {
-			w.ended.strict[k] -= cost
-			at = w.ended.executed
+		if w.ended != nil {
+			for i := range w.ended.strict[k] {
+				if g := &w.ended.strict[k][i]; g.units >= cost && g.at >= s.arrived {
+					g.units -= cost
+					at = g.at
+					break
+				}
+			}
 		}
 		for range cost {
 			j.spend(k, at)

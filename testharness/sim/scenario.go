@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,13 @@ type Scenario struct {
 	// Outage is when the first CutOff workers do not reach the service any more, for OutageFor; 0: never. CutOff 0: all.
 	Outage, OutageFor time.Duration
 	CutOff            int
-	Mutation          Mutation
+	// Replicas of the service are in front of the store; 0: one. A worker's call goes to its own, or to any with the
+	// probability Roam.
+	Replicas int
+	Roam     float64
+	// HotAsks and BatchShare are as in branch.Config.
+	HotAsks, BatchShare int64
+	Mutation            Mutation
 }
 
 // Faults is what goes wrong. Probabilities are for each message or each operation; zero is a perfect world.
@@ -84,13 +91,21 @@ const (
 	EarlyRelease Mutation = "a scheduled lease spent before its start"
 	// Unrecorded acknowledges what workers admitted by themselves, and does not count it.
 	Unrecorded Mutation = "admissions not recorded"
+	// SubOutlives has a sub-lease end after its lease.
+	SubOutlives Mutation = "a sub-lease outlives its lease"
+	// SubUnits has the sub-leases of a lease come to more units than it.
+	SubUnits Mutation = "sub-leases of more units than the lease"
+	// HeldTwice adds the time for which a replica held a report to its ages once more.
+	HeldTwice Mutation = "ages with the time held twice"
+	// SettledEarly has a replica settle its lease before its sub-leases have ended.
+	SettledEarly Mutation = "a lease settled before its sub-leases"
 )
 
 // Mutations lists all.
 func Mutations() []Mutation {
 	return []Mutation{
 		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore, EarlyRelease,
-		Unrecorded,
+		Unrecorded, SubOutlives, SubUnits, HeldTwice, SettledEarly,
 	}
 }
 
@@ -146,7 +161,30 @@ func Draw(seed uint64) Scenario {
 		}
 	}
 	s.drawAlgorithm()
+	s.drawReplicas()
 	return s
+}
+
+// drawReplicas has several replicas in front of the store that hold leases of their own of nearly every key, by chances of its
+// own.
+func (s *Scenario) drawReplicas() {
+	r := rand.New(rand.NewPCG(s.Seed, 0x5b1e))
+	if r.IntN(3) == 0 {
+		return
+	}
+	s.Replicas, s.HotAsks, s.BatchShare = 2+r.IntN(2), 4, 1+r.Int64N(6)
+	s.Roam = []float64{0, 0, 0.05, 1}[r.IntN(4)]
+	l := &s.Limits[0]
+	exact := l.Algorithm == limit.SlidingLog || l.Algorithm == limit.SlidingBuckets
+	if l.Mode == limit.Lease && exact && l.Rates[0].Window >= 300*time.Millisecond && s.Paid == 0 && r.IntN(3) > 0 {
+		// Enough workers to divide a lease among, and enough units for them to lease where little is free.
+		s.Workers += 2 + r.IntN(3)
+		s.Duration = min(s.Duration, 4*l.Rates[0].Window)
+		l.MaxWait, l.Rates = 0, slices.Clone(l.Rates)
+		for i := range l.Rates {
+			l.Rates[i].Units += 15 * l.RequestCost() * int64(s.Workers)
+		}
+	}
 }
 
 // drawSpending gives some limits requests that cost more than a unit, and has some decided by the count.
@@ -248,6 +286,9 @@ func (s Scenario) Smaller() []Scenario {
 		change(func(s *Scenario) { s.Limits[i].MaxWait = 0 })
 	}
 	change(func(s *Scenario) { s.Outage, s.OutageFor, s.CutOff = 0, 0, 0 })
+	change(func(s *Scenario) { s.Replicas = min(s.Replicas, 2) })
+	change(func(s *Scenario) { s.Replicas = 0 })
+	change(func(s *Scenario) { s.Roam = 0 })
 	change(func(s *Scenario) { s.OutageFor /= 2 })
 	change(func(s *Scenario) { s.Bursts = false })
 	change(func(s *Scenario) { s.Load /= 2 })
@@ -279,9 +320,9 @@ func (s Scenario) String() string {
 		limits = append(limits, one)
 	}
 	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], paid %d, change %v to %d, outage of %d at %v for %v, "+
-		"faults %+v, mutation %q",
+		"%d replicas, roam %g, hot from %d, batches of 1/%d, faults %+v, mutation %q",
 		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Paid, s.Change, s.ChangeTo,
-		s.CutOff, s.Outage, s.OutageFor, s.Faults, s.Mutation)
+		s.CutOff, s.Outage, s.OutageFor, s.Replicas, s.Roam, s.HotAsks, s.BatchShare, s.Faults, s.Mutation)
 }
 
 // Shrink makes a failing scenario smaller as long as it fails, and gives what the smallest one breaks.

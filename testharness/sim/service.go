@@ -14,20 +14,30 @@ import (
 	"sluice/shared/wire"
 )
 
-// service is the control service: the real authority on a real store, behind a network.
+// service is a replica of the control service: the real authority on its branch of a real store, behind a network.
 type service struct {
 	run       *run
 	store     *faultyStore
+	clock     clock
+	branch    *watchedBranch
 	authority *authority.Authority
 	policy    *policy.Policy
+	// life counts the restarts.
+	life int
 }
 
 const storeKeys = 10_000
 
-func (r *run) newService() *service {
-	s := &service{run: r}
+func (r *run) newStore() *faultyStore {
 	now := func() instant.Instant { return r.world.now }
-	s.store = &faultyStore{Store: memory.New(now, storeKeys), run: r, flaws: newFlaws(r.scenario.Mutation)}
+	return &faultyStore{Store: memory.New(now, storeKeys), run: r, flaws: newFlaws(r.scenario.Mutation)}
+}
+
+func (r *run) newService(store *faultyStore) *service {
+	s := &service{run: r, store: store, clock: clock{world: r.world}}
+	if r.scenario.Replicas > 1 {
+		s.clock.draw(r.scenario.Faults.Drift)
+	}
 	s.policy = r.scenario.policy(0)
 	s.restart()
 	return s
@@ -35,10 +45,13 @@ func (r *run) newService() *service {
 
 // restart is a new process on the same store.
 func (s *service) restart() {
+	s.life++
+	s.branch = s.newBranch()
 	s.authority = authority.New(authority.Config{
-		Observer: told{run: s.run}, Store: s.store, Random: s.run.world.random.Uint64, Now: func() instant.Instant { return s.run.world.now },
+		Observer: told{run: s.run}, Store: s.branch, Random: s.run.world.random.Uint64, Now: s.clock.now,
 	})
 	s.authority.SetPolicy(s.policy)
+	s.tick(s.life)
 }
 
 func (s *service) setPolicy(p *policy.Policy) {
@@ -53,12 +66,18 @@ type answered struct {
 	policy *policy.Policy
 	// executed is when; strict holds what was granted as strict charges, spent at that instant.
 	executed instant.Instant
-	strict   map[boundKey]int64
+	strict   map[boundKey][]strictly
 	response *wire.SyncResponse
 }
 
+// strictly is units that are spent at an instant.
+type strictly struct {
+	at    instant.Instant
+	units int64
+}
+
 // execute runs a call at this instant; nil where the service cannot answer it.
-func (s *service) execute(path string, body []byte) *answered {
+func (s *service) execute(path string, body []byte, in stay) *answered {
 	message, err := wire.Unframe(body, wire.MaxMessageSize)
 	if err != nil {
 		s.run.judge.complain("a worker frames what cannot be read: %v", err)
@@ -68,7 +87,7 @@ func (s *service) execute(path string, body []byte) *answered {
 	case "/sluice.v1.Control/GetPolicy":
 		return s.getPolicy(message)
 	case "/sluice.v1.Control/Sync":
-		return s.sync(message)
+		return s.sync(message, in)
 	}
 	s.run.judge.complain("a worker calls %q", path)
 	return nil
@@ -89,7 +108,7 @@ func (s *service) getPolicy(message []byte) *answered {
 	return a
 }
 
-func (s *service) sync(message []byte) *answered {
+func (s *service) sync(message []byte, in stay) *answered {
 	request, err := wire.ParseSyncRequest(message)
 	if err != nil {
 		s.run.judge.complain("a worker sends a Sync with %v", err)
@@ -98,15 +117,19 @@ func (s *service) sync(message []byte) *answered {
 	s.run.figures.Calls++
 	s.run.arrived(&request)
 	s.store.flaws.request(&request)
+	s.begin(in)
 	response, err := s.authority.Sync(context.Background(), &request)
+	s.end()
 	if err != nil {
 		s.run.judge.complain("a worker's Sync is refused: %v", err)
 		return nil
 	}
-	a := &answered{executed: s.run.world.now, strict: map[boundKey]int64{}, response: response}
+	a := &answered{executed: s.run.world.now, strict: map[boundKey][]strictly{}, response: response}
 	for i, result := range response.Results {
-		if result.EndIn == 0 {
-			a.strict[boundKey{request.Asks[i].Limit, request.Asks[i].Key}] += result.Units
+		if result.EndIn == 0 && result.Units > 0 {
+			k := boundKey{request.Asks[i].Limit, request.Asks[i].Key}
+			at := s.branch.strictAt[policy.StoreName(s.policy.Domain, k.limit, k.key)]
+			a.strict[k] = append(a.strict[k], strictly{at, result.Units})
 		}
 	}
 	return a
@@ -120,14 +143,15 @@ func (r *run) send(w *worker, life int, id host.CallID, path string, body []byte
 		copies++
 	}
 	for range copies {
-		r.transmit(w, func() {
-			a := r.service.execute(path, body)
+		to, in := r.replicaFor(w), r.drawStay()
+		r.transmit(w, in.before, func() {
+			a := to.execute(path, body, in)
 			if a == nil {
 				return
 			}
-			r.transmit(w, func() {
+			r.transmit(w, in.after, func() {
 				if a.response != nil {
-					flawed := r.service.store.flaws.response(*a.response, r.world.now.Sub(sent))
+					flawed := to.store.flaws.response(*a.response, r.world.now.Sub(sent))
 					a.body = wire.AppendFrame(nil, wire.AppendSyncResponse(nil, &flawed))
 				}
 				w.callEnded(life, id, a)
@@ -143,13 +167,21 @@ func (r *run) out(w *worker) bool {
 		(s.CutOff == 0 || w.number < s.CutOff)
 }
 
-// transmit delivers one message between a worker and the service, or does not.
-func (r *run) transmit(w *worker, deliver func()) {
+// replicaFor is the replica that a worker's call goes to: its own, or any.
+func (r *run) replicaFor(w *worker) *service {
+	if r.world.chance(r.scenario.Roam) {
+		return r.services[r.world.random.IntN(len(r.services))]
+	}
+	return r.services[w.number%len(r.services)]
+}
+
+// transmit delivers one message between a worker and the service, or does not. Later is what it takes beyond the network.
+func (r *run) transmit(w *worker, later time.Duration, deliver func()) {
 	f := r.scenario.Faults
 	if !r.quiet && (r.world.chance(f.Lose) || r.world.now < w.cutUntil || r.out(w)) {
 		return
 	}
-	delay := f.Delay + r.world.spread(f.Jitter)
+	delay := later + f.Delay + r.world.spread(f.Jitter)
 	if !r.quiet && r.world.chance(f.Slow) {
 		delay += r.world.between(0, f.SlowBy)
 	}

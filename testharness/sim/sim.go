@@ -19,6 +19,8 @@ type Figures struct {
 	Calls, StoreCalls int64
 	// StoreOperations counts the reserves, settles and cancels that the store has executed.
 	StoreOperations int64
+	// SubLeases counts what was granted out of leases that the replicas hold.
+	SubLeases int64
 	// Possible is how many requests the exact limiter admits, with nothing between it and the requests.
 	Possible int64
 	// Worst is the fullest window of those that the guarantee is for, as a share of its limit; WorstBeyond that of the others: in
@@ -53,7 +55,7 @@ type Result struct {
 type run struct {
 	scenario Scenario
 	world    *world
-	service  *service
+	services []*service
 	workers  []*worker
 	judge    *judge
 	figures  Figures
@@ -80,7 +82,10 @@ func Run(s Scenario) Result { return RunWatched(s, Watch{}) }
 func RunWatched(s Scenario, w Watch) Result {
 	r := &run{scenario: s, world: newWorld(s.Seed), lives: map[uint64]*life{}, exact: map[boundKey]*exactLog{}, behinds: map[lifeKey]*behind{}, shares: map[boundKey][]shareInForce{}, watch: watched{Watch: w}}
 	r.judge = &judge{run: r, spent: map[boundKey][]instant.Instant{}}
-	r.service = r.newService()
+	store := r.newStore()
+	for range max(1, s.Replicas) {
+		r.services = append(r.services, r.newService(store))
+	}
 	r.figures.ByWorker = make([]int64, s.Workers)
 	for i := range s.Workers {
 		r.workers = append(r.workers, r.newWorker(i))
@@ -198,13 +203,19 @@ func (r *run) troubles() {
 	often(f.Crashes, func() { someone().reload() })
 	often(f.Restarts, func() {
 		r.restarted = true
-		r.service.restart()
+		one := 0
+		if len(r.services) > 1 {
+			one = r.world.random.IntN(len(r.services))
+		}
+		r.services[one].restart()
 	})
 	often(f.Partitions, func() { someone().cutUntil = r.world.now.Add(r.world.between(0, time.Second)) })
 	if r.scenario.Change > 0 {
 		r.world.after(r.scenario.Change, func() {
 			r.changed = true
-			r.service.setPolicy(r.scenario.policy(1))
+			for _, one := range r.services {
+				one.setPolicy(r.scenario.policy(1))
+			}
 		})
 	}
 }

@@ -36,7 +36,7 @@ type told struct {
 func (t told) Reported(worker uint64, report *wire.Report) {
 	l := t.run.lives[worker]
 	if l.taken[report.ID] {
-		if !t.run.restarted { // else it was taken by a process that is gone
+		if !t.run.restarted && t.run.scenario.Roam == 0 { // else it was taken by a process that is gone, or by another
 			t.run.judge.complain("report %d of worker %x is taken twice", report.ID, worker)
 		}
 		return
