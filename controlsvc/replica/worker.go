@@ -221,7 +221,7 @@ func (w *worker) count(p *policy.Policy, limit string, out admission.Output) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.adopt(p) // without one it reports nothing
-	w.client.Count(w.config.Now(), &w.nobody, limit, out)
+	w.client.Count(w.config.Now(), &w.nobody, limit, &out)
 }
 
 // take gives a record of a request.

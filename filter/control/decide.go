@@ -55,13 +55,13 @@ func (c *Client) step(now instant.Instant, r *Request, keys []*Key, demands []ad
 	} else if out.Source == admission.FromCount {
 		c.recountAll(now, keys)
 	}
-	c.count(now, r, keys, out)
+	c.count(now, r, keys, &out)
 	return out, true
 }
 
 // decided ends a pause.
 func (c *Client) decided(now instant.Instant, r *Request, out admission.Output) {
-	c.count(now, r, r.group.keys, out)
+	c.count(now, r, r.group.keys, &out)
 	c.detach(r)
 	if r == c.asking { // its ask has not returned yet
 		c.early = out

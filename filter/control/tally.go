@@ -63,60 +63,63 @@ func (t *keyTally) sum() (n uint64) {
 }
 
 // Count counts a request that no key decided: of the limit of that name, which a list of it named, or of none.
-func (c *Client) Count(now instant.Instant, r *Request, limit string, out admission.Output) {
-	what := wire.Tally{Limit: limit, Route: r.Route, Source: uint8(out.Source), Result: wire.Admitted}
-	if out.Verdict == admission.Deny {
-		what.Result = wire.Denied
-	}
-	c.tallies.add(now, 0, &what, false)
-	if what.Result == wire.Denied && c.tallies.samples(wire.KeyRef{Limit: limit}) {
-		c.sample(now, r, wire.KeyRef{Limit: limit}, &what, out)
+func (c *Client) Count(now instant.Instant, r *Request, limit string, out *admission.Output) {
+	result := resultOf(out)
+	c.tallies.add(now, 0, limit, r.Route, 0, result, out.Source).Count++
+	if result == wire.Denied {
+		c.sample(now, r, wire.KeyRef{Limit: limit}, r.Route, out)
 	}
 }
 
 // count counts a request that has been decided, by the limit that it is told of.
-func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out admission.Output) {
-	what := wire.Tally{Route: r.Route, Source: uint8(out.Source), Result: wire.Admitted}
-	if out.Verdict == admission.Deny {
-		what.Result = wire.Denied
-	}
+func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out *admission.Output) {
+	result, route := resultOf(out), r.Route
 	if r.shadow != nil {
-		what.Route = r.shadow.Key.Admission.Limit().Match.Route()
-		what.Result += wire.ShadowAdmitted - wire.Admitted
+		route = r.shadow.Key.Admission.Limit().Match.Route()
+		result += wire.ShadowAdmitted - wire.Admitted
 	}
 	if out.Demand < 0 {
-		c.tallies.add(now, 0, &what, false)
+		c.tallies.add(now, 0, "", route, 0, result, out.Source).Count++
 		return
 	}
 	k := keys[out.Demand]
-	what.Limit, what.Window = k.Admission.Limit().Name, out.Rate.Window
+	tally := c.tallies.add(now, k.serial, k.Admission.Limit().Name, route, out.Rate.Window, result, out.Source)
+	tally.Count++
 	const near = 20 // 5 %
-	c.tallies.add(now, k.serial, &what, out.Verdict == admission.Admit && out.Rate.Units > 0 && out.Remaining <= out.Rate.Units/near)
-	c.tallies.addKey(k, what.Result)
-	if out.Verdict == admission.Deny && c.tallies.samples(k.Ref) {
-		c.sample(now, r, k.Ref, &what, out)
+	if out.Verdict == admission.Admit && out.Remaining <= out.Rate.Units/near && out.Rate.Units > 0 {
+		tally.Near++
+	}
+	c.tallies.addKey(k, result)
+	if out.Verdict == admission.Deny {
+		c.sample(now, r, k.Ref, route, out)
 	}
 }
 
-// add counts a request. Which of the recent tallies it may be among says the slot.
-func (t *tallies) add(now instant.Instant, slot uint64, what *wire.Tally, near bool) {
-	recent := &t.recent[(slot*8+uint64(what.Result))%uint64(len(t.recent))]
-	if *recent == 0 || !same(&t.next.Tallies[*recent-1], what) {
-		*recent = uint16(t.find(now, *what)) + 1
+func resultOf(out *admission.Output) wire.Result {
+	if out.Verdict == admission.Deny {
+		return wire.Denied
 	}
-	found := &t.next.Tallies[*recent-1]
-	found.Count++
-	if near {
-		found.Near++
+	return wire.Admitted
+}
+
+// add gives the tally that a request is to be counted in. Which of the recent ones it may be says the slot.
+func (t *tallies) add(
+	now instant.Instant, slot uint64, limit, route string, window time.Duration, result wire.Result, source admission.Source,
+) *wire.Tally {
+	recent := &t.recent[(slot*8+uint64(result))%uint64(len(t.recent))]
+	if *recent > 0 {
+		last := &t.next.Tallies[*recent-1]
+		if last.Result == result && last.Source == uint8(source) && last.Window == window && last.Limit == limit && last.Route == route {
+			return last
+		}
 	}
-	if found.Limit != what.Limit {
+	i := t.find(now, wire.Tally{Limit: limit, Route: route, Window: window, Result: result, Source: uint8(source)})
+	*recent = uint16(i) + 1
+	found := &t.next.Tallies[i]
+	if found.Limit != limit {
 		t.next.Unlisted++
 	}
-}
-
-// same says whether two tallies are one but for their counts.
-func same(a, b *wire.Tally) bool {
-	return a.Result == b.Result && a.Source == b.Source && a.Window == b.Window && a.Limit == b.Limit && a.Route == b.Route
+	return found
 }
 
 // find gives the index of a tally, made now where there is none; where there is no room for it, of one without a limit.
@@ -161,11 +164,15 @@ func (t *tallies) samples(ref wire.KeyRef) bool {
 	return true
 }
 
-func (c *Client) sample(now instant.Instant, r *Request, ref wire.KeyRef, what *wire.Tally, out admission.Output) {
+// sample takes a denial as a sample, where there is room.
+func (c *Client) sample(now instant.Instant, r *Request, ref wire.KeyRef, route string, out *admission.Output) {
 	t := &c.tallies
+	if !t.samples(ref) {
+		return
+	}
 	t.sampled[len(t.next.Denials)] = now
 	t.next.Denials = append(t.next.Denials, wire.DenialSample{
-		KeyRef: ref, Route: what.Route, Window: what.Window, Source: what.Source, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
+		KeyRef: ref, Route: route, Window: out.Rate.Window, Source: uint8(out.Source), Remaining: out.Remaining, RetryAfter: out.RetryAfter,
 		TraceID: c.listener.TraceID(r), Shadow: r.shadow != nil,
 	})
 }
@@ -179,7 +186,7 @@ func (c *Client) Upstream(took time.Duration) {
 
 // left counts a request whose client did not wait for the decision.
 func (c *Client) left(r *Request) {
-	c.tallies.add(c.proxy.Now(), 0, &wire.Tally{Route: r.Route, Result: wire.Left}, false)
+	c.tallies.add(c.proxy.Now(), 0, "", r.Route, 0, wire.Left, 0).Count++
 }
 
 // waited takes in that a request was paused until now.

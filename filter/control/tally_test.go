@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/wire"
 )
@@ -28,7 +29,7 @@ func TestTalliesAreBounded(t *testing.T) {
 		for range each {
 			for i := range limits {
 				result := wire.Admitted + wire.Result(i%2)
-				tallies.add(0, uint64(i), &wire.Tally{Limit: name + strconv.Itoa(i), Result: result, Source: uint8(i % 7)}, i%3 == 0)
+				tallies.add(0, uint64(i), name+strconv.Itoa(i), "", 0, result, admission.Source(i%7)).Count++
 			}
 		}
 		tallies.make(instant.Instant(0).Add(time.Second))
@@ -62,7 +63,7 @@ func TestTheBusiestKeysAreToldOfFirst(t *testing.T) {
 	}
 	told := map[wire.KeyRef]int64{}
 	report := func() {
-		tallies.add(0, 0, &wire.Tally{}, false)
+		tallies.add(0, 0, "", "", 0, wire.Admitted, 0).Count++
 		tallies.make(0)
 		for _, k := range tallies.made.Keys {
 			told[k.KeyRef] += k.Denied
@@ -102,7 +103,7 @@ func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
 	tallies, now := newTallies(0), instant.Instant(0)
 	send := func(id uint64) *wire.Report {
 		now = now.Add(time.Second)
-		tallies.add(now, 0, &wire.Tally{Result: wire.Admitted}, false)
+		tallies.add(now, 0, "", "", 0, wire.Admitted, 0).Count++
 		var request wire.SyncRequest
 		tallies.load(now, &call{id: id}, &request)
 		return request.Report

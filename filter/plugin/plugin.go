@@ -162,7 +162,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
-		p.client.Count(now, &p.nobody, "", admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy})
+		p.client.Count(now, &p.nobody, "", &unbound)
 		return host.Proceed
 	}
 	p.reading = id
@@ -170,6 +170,9 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.reading = 0
 	return action
 }
+
+// unbound is what becomes of a request under no limit.
+var unbound = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 
 // withoutPolicy does what the configuration says while nobody knows what to limit. Nothing is held up for it: the service may
 // be away for long.
@@ -180,7 +183,7 @@ func (p *Plugin) withoutPolicy(id host.ContextID) host.Action {
 		out.Verdict, out.Unavailable, out.RetryAfter = admission.Deny, true, time.Second
 	}
 	if p.client != nil {
-		p.client.Count(p.proxy.Now(), &p.nobody, "", out)
+		p.client.Count(p.proxy.Now(), &p.nobody, "", &out)
 	}
 	if out.Verdict == admission.Admit {
 		return host.Proceed
@@ -233,11 +236,11 @@ func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
 		if out.Demand >= 0 {
 			limit = s.limits[out.Demand].Limit.Name
 		}
-		p.client.Count(now, &s.request, limit, out)
+		p.client.Count(now, &s.request, limit, &out)
 		return p.conclude(now, s, out)
 	case policy.Allowed:
 		out := admission.Output{Verdict: admission.Admit, Source: admission.FromAllow, Demand: -1}
-		p.client.Count(now, &s.request, "", out)
+		p.client.Count(now, &s.request, "", &out)
 		return p.conclude(now, s, out)
 	}
 	out, decided := p.client.Decide(now, &s.request, p.bound, p.demands)
