@@ -52,8 +52,12 @@ func whoMay(token string) string {
 	return "with a token"
 }
 
-// serveAdmin makes the admin API's server.
-func (s *serving) serveAdmin(p Process, config admin.Config) {
+// serveAdmin makes the admin API's server, where there is to be one, and says whom it answers.
+func (s *serving) serveAdmin(p Process, listener net.Listener, config admin.Config) {
+	if listener == nil {
+		return
+	}
+	fmt.Fprintf(p.Stdout, "sluice admin: %s, %s\n", listener.Addr(), whoMay(config.Token))
 	began := p.Now()
 	config.Authority, config.Overlay, config.Store, config.Now = s.authority, s.overlay, s.store, p.Now
 	config.Traffic = s.traffic.Snapshot

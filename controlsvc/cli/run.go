@@ -136,10 +136,7 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	s.http.RegisterOnShutdown(func() { close(closing) })
-	if adminListener != nil {
-		s.serveAdmin(p, adminConfig)
-		fmt.Fprintf(p.Stdout, "sluice admin: %s, %s\n", adminListener.Addr(), whoMay(adminConfig.Token))
-	}
+	s.serveAdmin(p, adminListener, adminConfig)
 	fmt.Fprintf(p.Stdout, "sluice serves: grpc %s, http %s, domain %s, %s, policy version %s, store %s\n",
 		grpcListener.Addr(), httpListener.Addr(), loaded.Domain, count(len(loaded.Limits), "limit", "limits"), s.authority.Policy().Version, storeName(o.store))
 	return s.run(ctx, p, listeners{
