@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -41,16 +40,6 @@ const (
 	maxHTTPHeaderBytes  = 16 << 10
 )
 
-// gcPercent is by how much the heap grows until garbage is collected, where GOGC does not say it: what the service keeps is
-// little, and what calls leave is much. At Go's own 100 the collector takes a tenth of its time. GOMEMLIMIT holds all the same.
-const gcPercent = 300
-
-func setGCPercent(p Process) {
-	if _, set := p.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
 // serving is a service that runs.
 type serving struct {
 	options   options
@@ -72,7 +61,6 @@ type serving struct {
 
 // serve runs the service until the process is told to stop.
 func serve(ctx context.Context, p Process, o options, level slog.Level) (err error) {
-	setGCPercent(p)
 	logger := telemetry.NewLogger(p.Stderr, level)
 	loaded, err := policyfile.Load(o.policy)
 	if err != nil {
