@@ -47,6 +47,7 @@ type serving struct {
 	metrics   *telemetry.Metrics
 	traffic   *traffic.Traffic
 	denials   *telemetry.DenialLog
+	tracing   *telemetry.Tracing
 	authority *authority.Authority
 	replica   *replica.Replica
 	branch    *branch.Branch // nil where the store is in this process
@@ -94,31 +95,30 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	}
 	defer func() { err = errors.Join(err, raw.Close()) }()
 
-	metrics := telemetry.NewMetrics()
-	seen := traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()})
-	measured := metrics.Store(raw.Store, p.Now, seen.Stored)
-	denials := metrics.DenialLog(logger, p.Now, o.denialLog)
-	s := &serving{options: o, logger: logger, metrics: metrics, traffic: seen, denials: denials, store: measured}
+	s, err := newServing(ctx, p, o, logger, raw)
+	if err != nil {
+		return err
+	}
 	s.authority = s.newAuthority(p)
-	s.overlay = overlay.New(overlay.Config{Store: measured, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
+	s.overlay = overlay.New(overlay.Config{Store: s.store, Timeout: o.callTimeout, Now: p.Now, Logger: logger, InForce: s.setPolicy})
 	s.overlay.SetFile(loaded)
 	if err := s.overlay.Poll(ctx); err != nil {
 		logger.Warn("the policy is the file's alone until the store answers: overrides and lists that operators set are not known", "why", err.Error())
 	}
-	s.readiness = &readiness{authority: s.authority, store: measured, warning: raw.warning, timeout: o.callTimeout, logger: logger}
+	s.readiness = &readiness{authority: s.authority, store: s.store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
 		Timeout: o.callTimeout * 3 / 4, // its limits' on_unavailable decides before the call's deadline does
 	})
 	s.rpc = rpc.New(rpc.Config{
-		Authority: s.authority, Observer: metrics, Logger: logger, Replica: s.replica, Random: rand.Uint64,
-		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig,
+		Authority: s.authority, Observer: s.metrics, Logger: logger, Replica: s.replica, Random: rand.Uint64,
+		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig, Trace: s.tracing.Server(),
 	})
-	metrics.Traffic(seen.Now)
-	metrics.Watch(s.authority.Owed, s.rpc.InFlight)
+	s.metrics.Traffic(s.traffic.Now)
+	s.metrics.Watch(s.authority.Owed, s.rpc.InFlight)
 	closing := make(chan struct{})
 	s.http = &http.Server{
-		Handler:           newHandler(s.readiness, metrics.Handler(), s.dashboard(p, httpListener.Addr(), adminConfig.Token, closing)),
+		Handler:           newHandler(s.readiness, s.metrics.Handler(), s.dashboard(p, httpListener.Addr(), adminConfig.Token, closing)),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: maxHTTPHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
@@ -143,6 +143,21 @@ func (s *serving) newAuthority(p Process) *authority.Authority {
 		config.Store = s.branch
 	}
 	return authority.New(config)
+}
+
+// newServing gives a service with all that looks at it, and its store as it is looked at.
+func newServing(ctx context.Context, p Process, o options, logger *slog.Logger, raw opened) (*serving, error) {
+	tracing, err := telemetry.StartTracing(ctx, p.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	s := &serving{
+		options: o, logger: logger, metrics: telemetry.NewMetrics(), tracing: tracing,
+		traffic: traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()}),
+	}
+	s.denials = s.metrics.DenialLog(logger, p.Now, o.denialLog)
+	s.store = s.metrics.Store(raw.Store, p.Now, s.traffic.Stored, tracing)
+	return s, nil
 }
 
 // run answers on all listeners until a signal, or until one of them fails, and stops gracefully.
@@ -238,6 +253,9 @@ func (s *serving) stop(ctx context.Context) error {
 	}
 	if s.authority.Owed() > 0 {
 		s.readiness.repay(ctx)
+	}
+	if untold := s.tracing.Stop(ctx); untold != nil {
+		s.logger.Warn("spans were not sent", "why", untold.Error())
 	}
 	return err
 }

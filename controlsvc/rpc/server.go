@@ -19,6 +19,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/replica"
@@ -52,6 +53,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// MaxInFlight is how many calls may be under way; one more is refused with RESOURCE_EXHAUSTED. 0: DefaultMaxInFlight.
 	MaxInFlight int
+	// Trace makes spans of calls; nil: nobody does.
+	Trace stats.Handler
 	// TLS is nil for plain text.
 	TLS *tls.Config
 }
@@ -108,6 +111,9 @@ func New(config Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		// A peer that has gone without a word is found out, so that its connection does not stay for ever.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	}
+	if config.Trace != nil {
+		options = append(options, grpc.StatsHandler(config.Trace))
 	}
 	if config.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(config.TLS)))

@@ -19,7 +19,7 @@ import (
 func TestMetricsAreDocumented(t *testing.T) {
 	m := NewMetrics()
 	now := func() instant.Instant { return 0 }
-	m.Store(memory.New(now, 1), now, nil)
+	m.Store(memory.New(now, 1), now, nil, nil)
 	m.Watch(func() int { return 0 }, func() int { return 0 })
 	m.Traffic(func() traffic.Now { return traffic.Now{} })
 	descriptions := make(chan *prometheus.Desc)

@@ -142,7 +142,7 @@ func (s slow) Exchange(context.Context, string, uint64, []byte, time.Duration) (
 func TestStoreIsMeasured(t *testing.T) {
 	m := telemetry.NewMetrics()
 	var now instant.Instant
-	s := m.Store(slow{now: &now}, func() instant.Instant { return now }, nil)
+	s := m.Store(slow{now: &now}, func() instant.Instant { return now }, nil, nil)
 	ctx := t.Context()
 	s.Reserve(ctx, nil)
 	s.Settle(ctx, nil)
@@ -172,7 +172,7 @@ func TestStoreIsMeasured(t *testing.T) {
 func TestBoundedStoreIsCounted(t *testing.T) {
 	m := telemetry.NewMetrics()
 	clock := func() instant.Instant { return 1 }
-	s := m.Store(memory.New(clock, 2), clock, nil)
+	s := m.Store(memory.New(clock, 2), clock, nil, nil)
 	for i := range 5 {
 		out := s.Reserve(t.Context(), []authority.Reserve{{
 			Key: authority.Key{

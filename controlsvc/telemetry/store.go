@@ -15,14 +15,16 @@ type operation struct {
 	latency prometheus.Observer
 	errors  prometheus.Counter
 	awaited bool // requests wait for it
+	name    string
 }
 
 // measured is a store whose calls are timed and whose failures are counted.
 type measured struct {
 	authority.Store
 
-	now  func() instant.Instant
-	took func(time.Duration)
+	now     func() instant.Instant
+	took    func(time.Duration)
+	tracing *Tracing
 
 	reserve, settle, cancel, record, peek, reset, connected, exchange, ping operation
 }
@@ -36,8 +38,8 @@ type Bounded interface {
 }
 
 // Store gives the store with its calls measured, by a clock that never steps back. What those took that requests wait for is
-// told to took, which may be nil. Where the store is Bounded its keys are counted too; that may be once.
-func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took func(time.Duration)) authority.Store {
+// told to took, which may be nil; with tracing they are spans. Where the store is Bounded its keys are counted too; that may be once.
+func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took func(time.Duration), tracing *Tracing) authority.Store {
 	if took == nil {
 		took = func(time.Duration) {}
 	}
@@ -53,19 +55,19 @@ func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took 
 		)
 	}
 	of := func(name string) operation {
-		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name), name == "reserve"}
+		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name), name == "reserve", name}
 	}
 	return &measured{
-		Store: store, now: now, took: took,
+		Store: store, now: now, took: took, tracing: tracing,
 		reserve: of("reserve"), settle: of("settle"), cancel: of("cancel"), record: of("record"),
 		peek: of("peek"), reset: of("reset"), connected: of("connected"), exchange: of("exchange"), ping: of("ping"),
 	}
 }
 
-// begin starts a measurement; what it gives ends it.
-func (s *measured) begin(o operation) func(failed int) {
+// begin starts a measurement of an operation on so many keys; what it gives ends it.
+func (s *measured) begin(ctx context.Context, o *operation, keys int) (_ context.Context, end func(failed int)) {
 	began := s.now()
-	return func(failed int) {
+	measure := func(failed int) {
 		took := s.now().Sub(began)
 		o.latency.Observe(took.Seconds())
 		o.errors.Add(float64(failed))
@@ -73,10 +75,18 @@ func (s *measured) begin(o operation) func(failed int) {
 			s.took(took)
 		}
 	}
+	if s.tracing == nil {
+		return ctx, measure
+	}
+	ctx, endSpan := s.tracing.begin(ctx, o.name, keys)
+	return ctx, func(failed int) {
+		measure(failed)
+		endSpan(failed)
+	}
 }
 
 func (s *measured) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
-	end := s.begin(s.reserve)
+	ctx, end := s.begin(ctx, &s.reserve, len(operations))
 	all := s.Store.Reserve(ctx, operations)
 	failed := 0
 	for i := range all {
@@ -89,56 +99,56 @@ func (s *measured) Reserve(ctx context.Context, operations []authority.Reserve) 
 }
 
 func (s *measured) Settle(ctx context.Context, operations []authority.Settle) []error {
-	end := s.begin(s.settle)
+	ctx, end := s.begin(ctx, &s.settle, len(operations))
 	errs := s.Store.Settle(ctx, operations)
 	end(failures(errs...))
 	return errs
 }
 
 func (s *measured) Cancel(ctx context.Context, operations []authority.Cancel) []error {
-	end := s.begin(s.cancel)
+	ctx, end := s.begin(ctx, &s.cancel, len(operations))
 	errs := s.Store.Cancel(ctx, operations)
 	end(failures(errs...))
 	return errs
 }
 
 func (s *measured) Record(ctx context.Context, operations []authority.Record) []error {
-	end := s.begin(s.record)
+	ctx, end := s.begin(ctx, &s.record, len(operations))
 	errs := s.Store.Record(ctx, operations)
 	end(failures(errs...))
 	return errs
 }
 
 func (s *measured) Peek(ctx context.Context, key authority.Key) ([]authority.State, error) {
-	end := s.begin(s.peek)
+	ctx, end := s.begin(ctx, &s.peek, 1)
 	states, err := s.Store.Peek(ctx, key)
 	end(failures(err))
 	return states, err
 }
 
 func (s *measured) Reset(ctx context.Context, key authority.Key) error {
-	end := s.begin(s.reset)
+	ctx, end := s.begin(ctx, &s.reset, 1)
 	err := s.Store.Reset(ctx, key)
 	end(failures(err))
 	return err
 }
 
 func (s *measured) Connected(ctx context.Context, domain string, worker uint64, ttl time.Duration) (authority.Share, error) {
-	end := s.begin(s.connected)
+	ctx, end := s.begin(ctx, &s.connected, 1)
 	share, err := s.Store.Connected(ctx, domain, worker, ttl)
 	end(failures(err))
 	return share, err
 }
 
 func (s *measured) Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error) {
-	end := s.begin(s.exchange)
+	ctx, end := s.begin(ctx, &s.exchange, 1)
 	others, err := s.Store.Exchange(ctx, domain, replica, says, ttl)
 	end(failures(err))
 	return others, err
 }
 
 func (s *measured) Ping(ctx context.Context) error {
-	end := s.begin(s.ping)
+	ctx, end := s.begin(ctx, &s.ping, 1)
 	err := s.Store.Ping(ctx)
 	end(failures(err))
 	return err
