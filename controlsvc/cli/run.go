@@ -288,7 +288,8 @@ func (o observer) Leased(worker uint64, limit, lease string, units int64, endIn 
 }
 
 func (o observer) Settled(limit, lease string, unused int64) {
-	if grant, is := store.ParseGrant(lease); is && grant.Kind == store.Lease {
+	grant, named := store.ParseGrant(lease) // a sub-lease's name says nothing
+	if !named || grant.Kind == store.Lease {
 		o.traffic.Settled(limit, lease, grant.Units, unused)
 	}
 }

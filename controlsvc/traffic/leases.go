@@ -61,12 +61,15 @@ func (l *leases) granted(now instant.Instant, named string, what lease) {
 	l.ends[until] = append(l.ends[until], named)
 }
 
-// settled counts a report of a lease of so many units, once.
+// settled counts a report of a lease, once. Units is what a lease has that is not known here.
 func (l *leases) settled(now instant.Instant, named, limit string, units, unused int64) {
 	l.sweep(now)
 	at := l.live[named]
-	if at != nil && at.told {
-		return
+	if at != nil {
+		if at.told {
+			return
+		}
+		units = at.units
 	}
 	unused = min(max(unused, 0), units)
 	counts := l.of(limit)
@@ -122,7 +125,8 @@ func (t *Traffic) Leased(worker uint64, limit, named string, units int64, endIn 
 	t.leases.granted(now, named, lease{limit: t.limit(limit), worker: worker, units: units, ends: now.Add(endIn)})
 }
 
-// Settled notes that a lease of so many units is settled, of which some will never be spent.
+// Settled notes that a lease is settled, and how many of its units will never be spent. Units is how many it had, which counts
+// where it is not known here: 0 where its name does not say.
 func (t *Traffic) Settled(limit, named string, units, unused int64) {
 	now := t.config.Now()
 	t.mu.Lock()
