@@ -98,7 +98,8 @@ func (r *run) slowest(name string) int64 {
 }
 
 // drawAlgorithm has some limits counted approximately, by chances of its own: what else a seed stands for stays. Not those
-// whose requests are decided by the count.
+// whose requests are decided by the count; and where requests are held under two limits, only a bucket: with units of this
+// window and of the next in both, a later one may pass some earlier ones, seldom.
 func (s *Scenario) drawAlgorithm() {
 	r := rand.New(rand.NewPCG(s.Seed, 0xb0c4))
 	for i := range s.Limits {
@@ -107,6 +108,9 @@ func (s *Scenario) drawAlgorithm() {
 			continue
 		}
 		l.Algorithm = []limit.Algorithm{limit.FixedWindow, limit.SlidingWindowCounter, limit.TokenBucket}[r.IntN(3)]
+		if l.MaxWait > 0 && len(s.Limits) > 1 {
+			l.Algorithm = limit.TokenBucket
+		}
 		if l.Algorithm == limit.TokenBucket && len(l.Rates) == 1 && r.IntN(2) == 0 {
 			l.Rates = slices.Clone(l.Rates)
 			l.Rates[0].Burst = l.RequestCost() + r.Int64N(2*l.Rates[0].Units)
