@@ -80,6 +80,7 @@ func flood(t *testing.T, lasts time.Duration) {
 	rate := oracle.Rate{Units: 100, Window: time.Second}
 	requestsBefore, callsBefore := filterStats(t, "requests"), filterStats(t, "calls")
 	upstreamBefore := fleet.upstreamHits.of("/flood")
+	admittedBefore, deniedBefore := counted(t, "flood")
 	var flooding, calm seen
 	err := load.Run(t.Context(), load.Options{
 		Targets: listeners(),
@@ -114,5 +115,36 @@ func flood(t *testing.T, lasts time.Duration) {
 	t.Logf("%d requests, %d calls: %.3f a request", requests, calls, float64(calls)/float64(requests))
 	if calls > requests/2 {
 		t.Errorf("%d calls for %d requests, most of which a standing denial answers", calls, requests)
+	}
+	checkCounted(t, "flood", admittedBefore, deniedBefore, len(flooding.admitted)+len(calm.admitted), len(flooding.left)+len(calm.left))
+}
+
+// counted is how many requests the service says a limit has admitted and denied, as the workers told it.
+func counted(t *testing.T, limit string) (admitted, denied int) {
+	t.Helper()
+	of := func(result string) int {
+		n, err := current.service.Metric(t.Context(), "sluice_decisions_total", `limit="`+limit+`"`, `result="`+result+`"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
+	}
+	return of("admitted"), of("denied")
+}
+
+// checkCounted: the service's counters tell, to the last request, what the clients saw.
+func checkCounted(t *testing.T, limit string, admittedBefore, deniedBefore, admitted, all int) {
+	t.Helper()
+	for deadline := time.Now().Add(recoverWithin); ; time.Sleep(50 * time.Millisecond) {
+		a, d := counted(t, limit)
+		a, d = a-admittedBefore, d-deniedBefore
+		if a == admitted && a+d == all {
+			t.Logf("counted: %d admitted, %d denied, as sent", a, d)
+			return
+		}
+		if a > admitted || a+d > all || time.Now().After(deadline) {
+			t.Errorf("the service counted %d admitted and %d denied, where %d of %d were admitted", a, d, admitted, all)
+			return
+		}
 	}
 }
