@@ -52,7 +52,7 @@ func TestFigures(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := scenario{
-				Limit: "100/s", Algorithm: "sliding_log", Mode: mode.String(), Workers: 4, Tenants: 2, Load: 2, Duration: "5s", RTT: "1ms", Jitter: "1ms",
+				Limit: "100/s", Algorithm: "sliding_log", Mode: mode.String(), Workers: 4, Tenants: 2, Load: 2, Duration: "5s", RTT: "1ms", Jitter: "1ms", MaxWait: "0s",
 				Timeout: "200ms", Loss: 0.01, Seed: 7,
 			}
 			if diff := cmp.Diff(want, got.Scenario); diff != "" {
