@@ -73,9 +73,12 @@ func (c *Client) send(now instant.Instant, cl *call) {
 		c.active = true
 		cl.deadline = now // until the last of its requests
 	}
-	asks := c.request.Asks[:0]
+	asks, trace := c.request.Asks[:0], ""
 	for i, g := range cl.groups {
 		c.waiting.remove(g)
+		if trace == "" {
+			trace = g.members.first.Trace // a call is a part of one trace, whoever else it is for
+		}
 		g.call, g.asked = cl, g.members.n
 		// The latest of its requests': those that ask again stand first, with a deadline of their own.
 		cl.deadline = max(cl.deadline, g.members.first.deadline, g.members.last.deadline)
@@ -97,7 +100,7 @@ func (c *Client) send(now instant.Instant, cl *call) {
 
 	timeout := wholeMillis(cl.deadline.Sub(now))
 	c.message = wire.AppendSyncRequest(c.message[:0], &c.request)
-	id, err := c.dispatch(syncPath, timeout)
+	id, err := c.dispatch(syncPath, trace, timeout)
 	if err != nil {
 		// It never left, so that there is nothing to cancel.
 		c.Counts.Failures++
@@ -142,11 +145,15 @@ func (c *Client) askFor(now instant.Instant, cl *call, g *group, number uint32, 
 	return asks
 }
 
-// dispatch sends c.message as a unary gRPC call.
-func (c *Client) dispatch(path string, timeout time.Duration) (host.CallID, error) {
+// dispatch sends c.message as a unary gRPC call, as a part of a trace where that is not empty.
+func (c *Client) dispatch(path, trace string, timeout time.Duration) (host.CallID, error) {
 	c.Counts.Calls++
 	c.frame = wire.AppendFrame(c.frame[:0], c.message)
-	return c.proxy.Call(c.config.Cluster, c.callHeaders(path, timeout), c.frame, timeout)
+	headers := c.callHeaders(path, timeout)
+	if trace != "" {
+		headers = append(headers, host.Header{"traceparent", trace})
+	}
+	return c.proxy.Call(c.config.Cluster, headers, c.frame, timeout)
 }
 
 // CallEnded takes the answer to a call. One that nobody waits for any more, or never did, is ignored.

@@ -54,7 +54,7 @@ func (c *Client) fetchWhenDue(now instant.Instant) {
 		request.Version = c.policy.Version
 	}
 	c.message = wire.AppendGetPolicyRequest(c.message[:0], &request)
-	id, err := c.dispatch(getPolicyPath, fetchTimeout)
+	id, err := c.dispatch(getPolicyPath, "", fetchTimeout)
 	if err != nil {
 		c.fetchFailed(now, "the proxy did not take the call: "+err.Error())
 		return

@@ -13,6 +13,8 @@ type Request struct {
 	Stream host.ContextID
 	// Route is the path pattern that it is counted under; empty for none.
 	Route string
+	// Trace is the request's traceparent, of which the call that asks for it is to be a part; empty for none.
+	Trace string
 	// Shadows are the limits in shadow that it is under, to be decided once it is admitted.
 	Shadows []Shadow
 

@@ -20,6 +20,8 @@ type config struct {
 	maxKeys int
 	// denyWithoutPolicy has requests denied until there is a policy; without, they pass.
 	denyWithoutPolicy bool
+	// tracing has calls of the service be parts of the traces of the requests that they are for.
+	tracing bool
 	// firstPolicy is in force until the service has sent one; nil: none is.
 	firstPolicy *policy.Policy
 }
@@ -66,6 +68,13 @@ var settings = []struct {
 			return errors.New("is " + v.Describe() + `, want "allow" or "deny"`)
 		}
 		c.denyWithoutPolicy = v.Text == "deny"
+		return nil
+	}},
+	{"tracing", func(c *config, v jsontext.Value) error {
+		if v.Kind != jsontext.Bool {
+			return errors.New("is " + v.Describe() + ", want true or false")
+		}
+		c.tracing = v.Text == "true"
 		return nil
 	}},
 	{"first_policy", func(c *config, v jsontext.Value) error {

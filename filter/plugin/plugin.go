@@ -243,6 +243,9 @@ func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
 		p.client.Count(now, &s.request, "", &out)
 		return p.conclude(now, s, out)
 	}
+	if p.config.tracing {
+		s.request.Trace = p.sampledTrace()
+	}
 	out, decided := p.client.Decide(now, &s.request, p.bound, p.demands)
 	if !decided || out.Verdict != admission.Admit {
 		s.grpc = p.isGRPC()
@@ -288,32 +291,51 @@ func (p *Plugin) isGRPC() bool {
 	return is && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// TraceID gives a request's trace id (https://www.w3.org/TR/trace-context/, 3.2), while its headers can be read.
+// TraceID gives a request's trace id, while its headers can be read or where the request has it.
 func (p *Plugin) TraceID(r *control.Request) string {
-	if r.Stream != p.reading {
+	header := r.Trace
+	if r.Stream == p.reading {
+		header, _ = p.proxy.RequestHeader("traceparent")
+	}
+	if !isTrace(header) {
 		return ""
 	}
-	header, _ := p.proxy.RequestHeader("traceparent")
-	return traceID(header)
+	return strings.Clone(header[traceBegins:traceEnds])
 }
 
-// traceID gives the trace id in a traceparent of any version, which is copied; empty where there is none.
-func traceID(header string) string {
-	const begins, ends = 3, 3 + wire.TraceIDLength
-	if len(header) < 55 || header[2] != '-' || header[ends] != '-' {
+// sampledTrace gives the request's traceparent where it says that the trace is kept; empty otherwise.
+func (p *Plugin) sampledTrace() string {
+	header, _ := p.proxy.RequestHeader("traceparent")
+	if !isTrace(header) || !isHex(header[:2]) || !isHex(header[traceEnds+1:52]) || header[52] != '-' || !isHex(header[53:traceLength]) {
 		return ""
 	}
-	zeros := true
-	for _, c := range []byte(header[begins:ends]) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return ""
+	if digit := header[traceLength-1]; digit <= '9' && digit&1 == 0 || digit >= 'a' && digit&1 == 1 { // a is 10
+		return "" // not sampled
+	}
+	return strings.Clone(header[:traceLength])
+}
+
+// Where a traceparent has its trace id, and how long one of version 00 is (https://www.w3.org/TR/trace-context/, 3.2).
+const (
+	traceBegins = 3
+	traceEnds   = traceBegins + wire.TraceIDLength
+	traceLength = 55
+)
+
+// isTrace says whether a traceparent of any version has a trace id.
+func isTrace(header string) bool {
+	return len(header) >= traceLength && header[2] == '-' && header[traceEnds] == '-' && isHex(header[traceBegins:traceEnds]) &&
+		strings.Trim(header[traceBegins:traceEnds], "0") != ""
+}
+
+// isHex says whether a text is made of lower case hexadecimal digits.
+func isHex(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
 		}
-		zeros = zeros && c == '0'
 	}
-	if zeros {
-		return ""
-	}
-	return strings.Clone(header[begins:ends])
+	return true
 }
 
 // Decided ends a pause.

@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,6 +224,31 @@ func TestADenialsSample(t *testing.T) {
 		}
 		if len(samples) == 0 || samples[0].TraceID != want || samples[0].Key != "acme" || samples[0].RetryAfter <= 0 {
 			t.Errorf("traceparent %q: %+v", header, samples)
+		}
+	}
+}
+
+// With tracing a call is a part of the trace of the request that waits for it, if that trace is kept; without, of none.
+func TestTheTraceOfACall(t *testing.T) {
+	const kept = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for _, c := range []struct{ configuration, header, want string }{
+		{`{"tracing": true}`, kept, kept},
+		{`{"tracing": true}`, kept[:54] + "b", kept[:54] + "b"},
+		{`{"tracing": true}`, "cc" + kept[2:] + "-more\r\nx: y", "cc" + kept[2:]},
+		{`{"tracing": true}`, kept[:54] + "0", ""},
+		{`{"tracing": true}`, kept[:54] + "a", ""},
+		{`{"tracing": true}`, kept[:52] + "x01", ""},
+		{`{"tracing": true}`, strings.Replace(kept, "f067", "f\r\n7", 1), ""},
+		{`{"tracing": true}`, "", ""},
+		{`{}`, kept, ""},
+	} {
+		w := newWorld(t, 1, newNative).with(shop("v1", limit.Deny, rate(1, time.Hour)))
+		if !w.worker().start(c.configuration) {
+			t.Fatal(w.worker().log())
+		}
+		w.worker().request(append(get("acme"), host.Header{"traceparent", c.header}), nil)
+		if got, _ := w.only().Header("traceparent"); got != c.want {
+			t.Errorf("%s, traceparent %q: the call has %q, want %q", c.configuration, c.header, got, c.want)
 		}
 	}
 }
