@@ -20,7 +20,7 @@ import (
 )
 
 // defaultSeeds is how many seeds fit into about a minute on two processors.
-const defaultSeeds = 12_000
+const defaultSeeds = 9_000
 
 // fromEnvironment reads a whole number from a variable, where it is set.
 func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
