@@ -145,7 +145,7 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 		return nil, err
 	}
 	a.config.Observer.Called(request.WorkerID, request.PolicyVersion, len(request.Asks))
-	response := &wire.SyncResponse{PolicyVersion: book.policy.Version, Reported: a.take(request.WorkerID, request.Report)}
+	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {
 		response.Settled = a.settle(ctx, book, request.Settles)
@@ -170,6 +170,9 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	}
 	if request.Active {
 		response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)
+	}
+	if ctx.Err() == nil { // else the worker hears nothing, and may tell another replica
+		response.Reported = a.take(request.WorkerID, request.Report)
 	}
 	return response, nil
 }

@@ -3,8 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -78,12 +80,22 @@ func printTop(to io.Writer, by string, r *adminv1.TopResponse) error {
 	for _, row := range r.GetRows() {
 		name := ""
 		if heads[by] != "" {
-			name = row.GetName() + "\t"
+			name = printed(row.GetName()) + "\t"
 		}
 		n := row.GetCounts()
-		fmt.Fprintf(table, "%s\t%s%d\t%d\t%d\t%s\n", row.GetLimit(), name, n.GetDenied(), n.GetAdmitted(), n.GetShadowDenied(), upTo(row.GetMissing()))
+		fmt.Fprintf(table, "%s\t%s%d\t%d\t%d\t%s\n", printed(row.GetLimit()), name, n.GetDenied(), n.GetAdmitted(), n.GetShadowDenied(), upTo(row.GetMissing()))
 	}
 	return table.Flush()
+}
+
+// printed keeps from a terminal what would do something there: names are what workers report.
+func printed(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
 }
 
 // upTo says how much is missing at most.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"time"
 
 	"sluice/shared/instant"
@@ -19,8 +20,8 @@ type Key struct {
 	rule policy.Rule
 	// ruled is when the key came under its limit; what was asked before then was asked under another.
 	ruled instant.Instant
-	// logs holds a log for each of the rule's rates, in their order.
-	logs []slidinglog.Log
+	// logs holds a log for each of the rule's rates, in their order; parked are those of other plans' windows.
+	logs, parked []slidinglog.Log
 	// heard is when the call was sent that the store last answered; nothing is denied locally on older grounds.
 	heard    instant.Instant
 	hasHeard bool
@@ -83,15 +84,19 @@ func (k *Key) Limit() *policy.Limit { return k.rule.Limit }
 // Rule gives what holds for the key.
 func (k *Key) Rule() *policy.Rule { return &k.rule }
 
-// SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept. What the
-// store said holds for the plan that it was asked for: of two plans that take turns both are known, of a changed limit
-// nothing is, and the store is asked again before anything is denied.
+// SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept, and for plans
+// that take turns those of each. What the store said holds for the plan that it was asked for: of two plans that take turns both
+// are known, of a changed limit nothing is, and the store is asked again before anything is denied. What is leased has been
+// charged by one plan's rates, and is given back rather than spent by another's.
 func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 	before := aside{k.rule.Plan, k.heard, k.hasHeard, k.denial, k.count}
 	next := aside{}
+	if k.rule.Limit == rule.Limit && !slices.Equal(k.rule.Rates, rule.Rates) {
+		k.GiveBack()
+	}
 	switch {
 	case k.rule.Limit != rule.Limit:
-		k.ruled, k.aside = now, aside{}
+		k.ruled, k.aside, k.parked = now, aside{}, nil
 	case k.aside.plan == rule.Plan:
 		next, k.aside = k.aside, before
 	default:
@@ -106,7 +111,10 @@ func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 	}
 }
 
-// setLogs has a log for each of the rule's windows; those of before that are among them stay.
+// maxParked bounds the logs that are kept of windows that the rule does not have.
+const maxParked = 16
+
+// setLogs has a log for each of the rule's windows, the one that it had before where there is one.
 func (k *Key) setLogs() {
 	old, rates := k.logs, k.rule.Rates
 	same := len(old) == len(rates)
@@ -116,14 +124,20 @@ func (k *Key) setLogs() {
 	if same {
 		return
 	}
-	k.logs = make([]slidinglog.Log, len(rates))
+	known := slices.Concat(old, k.parked)
+	k.logs, k.parked = make([]slidinglog.Log, len(rates)), nil
 	for i, rate := range rates {
 		k.logs[i] = slidinglog.New(rate.Window)
-		for j := range old {
-			if old[j].Window() == rate.Window {
-				k.logs[i] = old[j]
+		for j := range known {
+			if known[j].Window() == rate.Window {
+				k.logs[i] = known[j]
+				known = append(known[:j], known[j+1:]...)
+				break
 			}
 		}
+	}
+	if len(known) > 0 && len(k.rule.Limit.Plans)+len(k.rule.Limit.Overrides) > 0 {
+		k.parked = known[:min(len(known), maxParked)]
 	}
 }
 

@@ -28,10 +28,10 @@ func TestReplicaPoints(t *testing.T) {
 		{"10000/s, 256 workers, 2×, 3 replicas, roaming", 10_000, 256, 2, 3, 1, 1.1, 0.97},
 	} {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			if (p.load < 1 || p.roam > 0) && os.Getenv("SLUICE_LONG") == "" {
 				t.Skip("takes a quarter of a minute: SLUICE_LONG=1")
 			}
-			t.Parallel()
 			s := hotKey(p.units, p.workers, p.load)
 			s.Duration, s.Replicas, s.Roam = 3*time.Second, p.replicas, p.roam
 			operations := func(hot int64) float64 {

@@ -176,6 +176,9 @@ func (b *Branch) decide(p *pending, round int) {
 	if round == 0 {
 		p.key = s.ask(p.operation, now, b.config.HotAsks)
 	}
+	if p.key != nil && !same(p.key.of, p.operation.Key) {
+		p.key = nil // while this one waited another plan's ask has taken the key over, with leases of its own rates
+	}
 	if p.key == nil {
 		p.next = hand
 		return
@@ -208,7 +211,9 @@ func (b *Branch) handed(p *pending, sent, received instant.Instant) {
 	s := b.shard(p.operation.Key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.key.note(p.operation, p.result, false, sent, received)
+	if same(p.key.of, p.operation.Key) { // what is said of one plan is not true of another
+		p.key.note(p.operation, p.result, false, sent, received)
+	}
 }
 
 // took takes a lease in that was bought, or notes that there was none.

@@ -1,0 +1,58 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/shared/admission"
+	"sluice/shared/instant"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
+	"sluice/shared/wire"
+)
+
+// planned is a limit with three plans, each with a window of its own.
+func planned(mode limit.Mode) *policy.Limit {
+	exception := func(name string, window time.Duration) policy.Exception {
+		return policy.Exception{Name: name, Rates: []limit.Rate{{Units: 10, Window: window}}}
+	}
+	return &policy.Limit{
+		Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: time.Second}}, Algorithm: limit.SlidingLog, Mode: mode, OnUnavailable: limit.Local,
+		Plans: []policy.Exception{exception("a", time.Minute), exception("b", time.Hour), exception("c", 24*time.Hour)},
+	}
+}
+
+// What a plan's rates were charged with is not spent under another plan's, and is given back.
+func TestALeaseIsSpentUnderItsOwnPlan(t *testing.T) {
+	l := planned(limit.Lease)
+	k := admission.NewKey(l.Rule("a", ""))
+	in := one(k)
+	admission.NewAnswer(0, 2*milli, in, []wire.AskResult{lease(3, 0, time.Second)}).Next(0)
+	want(t, "of the plan that it is for", admission.Step(3*milli, in), admission.Admit, admission.FromLease)
+	k.SetRule(4*milli, l.Rule("b", ""))
+	want(t, "of another plan", admission.Step(4*milli, in), admission.Ask, 0)
+	if retired := k.TakeRetired(); len(retired) != 1 || retired[0].Unused != 1 {
+		t.Errorf("retired %+v, want the lease with the unit that is left", retired)
+	}
+}
+
+// While the service is away each plan admits its share and no more, however often a key's plan changes.
+func TestPlansThatTakeTurnsAlone(t *testing.T) {
+	l := planned(limit.Strict)
+	k := admission.NewKey(l.Rule("a", ""))
+	in := one(k)
+	in.Away = true
+	admitted := map[string]int{}
+	for i := range 300 {
+		plan := []string{"a", "b", "c"}[i%3]
+		k.SetRule(instant.Instant(i), l.Rule(plan, ""))
+		if admission.Step(instant.Instant(i), in).Verdict == admission.Admit {
+			admitted[plan]++
+		}
+	}
+	for plan, n := range admitted {
+		if n != 10 {
+			t.Errorf("%d admitted under plan %s, want 10", n, plan)
+		}
+	}
+}
