@@ -84,7 +84,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("inspect says %d used after a reset", n)
 	}
 	// A worker that denies goes by that for up to 5 s; then it asks. The first that comes through is the first of 5 again.
-	becomes(t, "reset", 6*time.Second, http.StatusOK, 1, "/changing", tenant...)
+	becomes(t, "reset", 10*time.Second, http.StatusOK, 1, "/changing", tenant...)
 	becomes(t, "used up again", follows, http.StatusTooManyRequests, all, "/changing", tenant...)
 	if n, _ := used(t, "changing/operated"); n != 5 {
 		t.Errorf("inspect says %d used of 5/h when it denies", n)
