@@ -86,14 +86,10 @@ func (k *Key) Rule() *policy.Rule { return &k.rule }
 
 // SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept, and for plans
 // that take turns those of each. What the store said holds for the plan that it was asked for: of two plans that take turns both
-// are known, of a changed limit nothing is, and the store is asked again before anything is denied. What is leased has been
-// charged by one plan's rates, and is given back rather than spent by another's.
+// are known, of a changed limit nothing is, and the store is asked again before anything is denied.
 func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 	before := aside{k.rule.Plan, k.heard, k.hasHeard, k.denial, k.count}
 	next := aside{}
-	if k.rule.Limit == rule.Limit && !slices.Equal(k.rule.Rates, rule.Rates) {
-		k.GiveBack()
-	}
 	switch {
 	case k.rule.Limit != rule.Limit:
 		k.ruled, k.aside, k.parked = now, aside{}, nil

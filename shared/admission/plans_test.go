@@ -8,37 +8,22 @@ import (
 	"sluice/shared/instant"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
-	"sluice/shared/wire"
 )
 
 // planned is a limit with three plans, each with a window of its own.
-func planned(mode limit.Mode) *policy.Limit {
+func planned() *policy.Limit {
 	exception := func(name string, window time.Duration) policy.Exception {
 		return policy.Exception{Name: name, Rates: []limit.Rate{{Units: 10, Window: window}}}
 	}
 	return &policy.Limit{
-		Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: time.Second}}, Algorithm: limit.SlidingLog, Mode: mode, OnUnavailable: limit.Local,
+		Name: "tenant", Rates: []limit.Rate{{Units: 10, Window: time.Second}}, Algorithm: limit.SlidingLog, Mode: limit.Strict, OnUnavailable: limit.Local,
 		Plans: []policy.Exception{exception("a", time.Minute), exception("b", time.Hour), exception("c", 24*time.Hour)},
-	}
-}
-
-// What a plan's rates were charged with is not spent under another plan's, and is given back.
-func TestALeaseIsSpentUnderItsOwnPlan(t *testing.T) {
-	l := planned(limit.Lease)
-	k := admission.NewKey(l.Rule("a", ""))
-	in := one(k)
-	admission.NewAnswer(0, 2*milli, in, []wire.AskResult{lease(3, 0, time.Second)}).Next(0)
-	want(t, "of the plan that it is for", admission.Step(3*milli, in), admission.Admit, admission.FromLease)
-	k.SetRule(4*milli, l.Rule("b", ""))
-	want(t, "of another plan", admission.Step(4*milli, in), admission.Ask, 0)
-	if retired := k.TakeRetired(); len(retired) != 1 || retired[0].Unused != 1 {
-		t.Errorf("retired %+v, want the lease with the unit that is left", retired)
 	}
 }
 
 // While the service is away each plan admits its share and no more, however often a key's plan changes.
 func TestPlansThatTakeTurnsAlone(t *testing.T) {
-	l := planned(limit.Strict)
+	l := planned()
 	k := admission.NewKey(l.Rule("a", ""))
 	in := one(k)
 	in.Away = true

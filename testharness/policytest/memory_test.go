@@ -64,7 +64,7 @@ func TestMemoryIsFlat(t *testing.T) {
 			if before, end := curve[steps*3/4], curve[steps]; float64(end) > 1.1*float64(before) {
 				t.Errorf("%d bytes after three quarters, %d in the end", before, end)
 			}
-			if most := uint64(12<<20 + maxKeys*2048); curve[steps] > most {
+			if most := uint64(12<<20 + maxKeys*2560); curve[steps] > most {
 				t.Errorf("%d bytes, want at most %d", curve[steps], most)
 			}
 			if denied == 0 {
