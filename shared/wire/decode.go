@@ -128,6 +128,17 @@ func (f *fields) room(name string, length, most int) bool {
 	return true
 }
 
+// element reads one element more of a list of messages, which takes at most so many.
+func element[T any](f *fields, name string, into []T, most int, parse func([]byte) (T, *FieldError)) []T {
+	b := f.message(name)
+	if !f.room(name, len(into), most) {
+		return into
+	}
+	one, err := parse(b)
+	f.nested(name, len(into), err)
+	return append(into, one)
+}
+
 // skip passes over a field that this version does not know.
 func (f *fields) skip() {
 	const name = "an unknown field"

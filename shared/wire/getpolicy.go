@@ -98,17 +98,9 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 		case 1:
 			p.Domain = f.text("domain", policy.MaxNameLength)
 		case 2:
-			if b := f.message("identities"); f.room("identities", len(p.Identities), policy.MaxIdentities) {
-				id, err := parseIdentity(b)
-				f.nested("identities", len(p.Identities), err)
-				p.Identities = append(p.Identities, id)
-			}
+			p.Identities = element(&f, "identities", p.Identities, policy.MaxIdentities, parseIdentity)
 		case 3:
-			if b := f.message("limits"); f.room("limits", len(p.Limits), policy.MaxLimits) {
-				l, err := parseLimit(b)
-				f.nested("limits", len(p.Limits), err)
-				p.Limits = append(p.Limits, l)
-			}
+			p.Limits = element(&f, "limits", p.Limits, policy.MaxLimits, parseLimit)
 		case 4:
 			p.Allow = f.lists("allow", p.Allow)
 		case 5:
@@ -118,11 +110,7 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 		case 7:
 			p.HashKey = policy.Secret(f.text("hash_key", policy.MaxHashKey))
 		case 10:
-			if b := f.message("responses"); f.room("responses", len(p.Responses), policy.MaxResponses) {
-				r, err := parseResponse(b)
-				f.nested("responses", len(p.Responses), err)
-				p.Responses = append(p.Responses, r)
-			}
+			p.Responses = element(&f, "responses", p.Responses, policy.MaxResponses, parseResponse)
 		case 11:
 			p.FieldStyles = policy.FieldStyles(f.number8("field_styles"))
 		default:

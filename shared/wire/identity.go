@@ -123,11 +123,7 @@ func parseClientAddress(b []byte, id *policy.Identity) *FieldError {
 		case 3:
 			id.IPv6Prefix = uint32(f.numberUpTo("ipv6_prefix", 128))
 		case 4:
-			if b := f.message("networks"); f.room("networks", len(id.Networks), policy.MaxNetworks) {
-				n, err := parseNetwork(b)
-				f.nested("networks", len(id.Networks), err)
-				id.Networks = append(id.Networks, n)
-			}
+			id.Networks = element(&f, "networks", id.Networks, policy.MaxNetworks, parseNetwork)
 		default:
 			f.skip()
 		}

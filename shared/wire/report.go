@@ -160,23 +160,11 @@ func parseReport(b []byte, r *Report) *FieldError {
 		case 3:
 			r.Span = f.duration("span")
 		case 4:
-			if b := f.message("tallies"); f.room("tallies", len(r.Tallies), MaxTallies) {
-				t, err := parseTally(b)
-				f.nested("tallies", len(r.Tallies), err)
-				r.Tallies = append(r.Tallies, t)
-			}
+			r.Tallies = element(&f, "tallies", r.Tallies, MaxTallies, parseTally)
 		case 5:
-			if b := f.message("keys"); f.room("keys", len(r.Keys), MaxKeyTallies) {
-				k, err := parseKeyTally(b)
-				f.nested("keys", len(r.Keys), err)
-				r.Keys = append(r.Keys, k)
-			}
+			r.Keys = element(&f, "keys", r.Keys, MaxKeyTallies, parseKeyTally)
 		case 6:
-			if b := f.message("denials"); f.room("denials", len(r.Denials), MaxDenialSamples) {
-				d, err := parseDenialSample(b)
-				f.nested("denials", len(r.Denials), err)
-				r.Denials = append(r.Denials, d)
-			}
+			r.Denials = element(&f, "denials", r.Denials, MaxDenialSamples, parseDenialSample)
 		case 7:
 			r.UpstreamMicros = f.indices("upstream_micros", MaxUpstream, r.UpstreamMicros)
 		default:

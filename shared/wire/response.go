@@ -25,11 +25,7 @@ func parseResponse(b []byte) (r policy.Response, err *FieldError) {
 		case 3:
 			r.JSON = f.flag("json")
 		case 4:
-			if b := f.message("headers"); f.room("headers", len(r.Headers), policy.MaxResponseHeaders) {
-				header, err := parseField(b)
-				f.nested("headers", len(r.Headers), err)
-				r.Headers = append(r.Headers, header)
-			}
+			r.Headers = element(&f, "headers", r.Headers, policy.MaxResponseHeaders, parseField)
 		case 5:
 			r.RetryAfterJitter = f.duration("retry_after_jitter")
 		default:

@@ -95,29 +95,13 @@ func ParseSyncRequest(body []byte) (SyncRequest, error) {
 		case 3:
 			m.PolicyVersion = f.text("policy_version", MaxTextLength)
 		case 4:
-			if b := f.message("abandoned"); f.room("abandoned", len(m.Abandoned), MaxAbandoned) {
-				a, err := parseAbandoned(b)
-				f.nested("abandoned", len(m.Abandoned), err)
-				m.Abandoned = append(m.Abandoned, a)
-			}
+			m.Abandoned = element(&f, "abandoned", m.Abandoned, MaxAbandoned, parseAbandoned)
 		case 5:
-			if b := f.message("settles"); f.room("settles", len(m.Settles), MaxSettles) {
-				s, err := parseSettle(b)
-				f.nested("settles", len(m.Settles), err)
-				m.Settles = append(m.Settles, s)
-			}
+			m.Settles = element(&f, "settles", m.Settles, MaxSettles, parseSettle)
 		case 6:
-			if b := f.message("asks"); f.room("asks", len(m.Asks), MaxAsks) {
-				a, err := parseAsk(b)
-				f.nested("asks", len(m.Asks), err)
-				m.Asks = append(m.Asks, a)
-			}
+			m.Asks = element(&f, "asks", m.Asks, MaxAsks, parseAsk)
 		case 7:
-			if b := f.message("records"); f.room("records", len(m.Records), MaxRecords) {
-				r, err := parseRecord(b)
-				f.nested("records", len(m.Records), err)
-				m.Records = append(m.Records, r)
-			}
+			m.Records = element(&f, "records", m.Records, MaxRecords, parseRecord)
 		case 8:
 			m.Active = f.flag("active")
 		case 9:
@@ -159,11 +143,7 @@ func parseAbandoned(b []byte) (a Abandoned, err *FieldError) {
 		case 1:
 			a.CallID = f.numberUpTo("call_id", math.MaxUint64)
 		case 2:
-			if b := f.message("keys"); f.room("keys", len(a.Keys), MaxKeysPerCall) {
-				k, err := parseKeyRef(b)
-				f.nested("keys", len(a.Keys), err)
-				a.Keys = append(a.Keys, k)
-			}
+			a.Keys = element(&f, "keys", a.Keys, MaxKeysPerCall, parseKeyRef)
 		default:
 			f.skip()
 		}
@@ -186,16 +166,6 @@ func parseUse(b []byte) (u Use, err *FieldError) {
 	return u, f.err
 }
 
-func (f *fields) uses(into []Use) []Use {
-	b := f.message("uses")
-	if !f.room("uses", len(into), MaxUses) {
-		return into
-	}
-	u, err := parseUse(b)
-	f.nested("uses", len(into), err)
-	return append(into, u)
-}
-
 func parseSettle(b []byte) (s Settle, err *FieldError) {
 	f := fields{rest: b}
 	for f.next() {
@@ -207,7 +177,7 @@ func parseSettle(b []byte) (s Settle, err *FieldError) {
 		case 3:
 			s.Lease = f.text("lease", MaxTextLength)
 		case 4:
-			s.Uses = f.uses(s.Uses)
+			s.Uses = element(&f, "uses", s.Uses, MaxUses, parseUse)
 		case 5:
 			s.Unused = f.units("unused")
 		default:
@@ -226,7 +196,7 @@ func parseRecord(b []byte) (r Record, err *FieldError) {
 		case 2:
 			r.Key = f.text("key", MaxTextLength)
 		case 3:
-			r.Uses = f.uses(r.Uses)
+			r.Uses = element(&f, "uses", r.Uses, MaxUses, parseUse)
 		case 4:
 			r.ID = f.numberUpTo("record_id", math.MaxUint64)
 		case 5:

@@ -49,11 +49,7 @@ func ParseSyncResponse(body []byte) (SyncResponse, error) {
 	for f.next() {
 		switch f.number {
 		case 1:
-			if b := f.message("results"); f.room("results", len(m.Results), MaxAsks) {
-				r, err := parseAskResult(b)
-				f.nested("results", len(m.Results), err)
-				m.Results = append(m.Results, r)
-			}
+			m.Results = element(&f, "results", m.Results, MaxAsks, parseAskResult)
 		case 2:
 			m.Settled = f.indices("settled", MaxSettles, m.Settled)
 		case 3:
