@@ -76,7 +76,7 @@ func TestOperator(t *testing.T) {
 	for name, store := range map[string]string{"memory": "memory", "redis": redis.URL()} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, rig.ServiceOptions{Store: store})
-			contain(t, "what it says", s.Output(), "sluice admin: "+s.Admin+", without a token: everybody on this machine may use it")
+			says(t, s.Process, "sluice admin: "+s.Admin+", without a token: everybody on this machine may use it")
 			w := aWorker(t, s, 0xabc)
 			w.ask(t, "slow", 5)
 			table(t, "inspect", does(t, s, "inspect", "slow/acme"), `
@@ -135,7 +135,7 @@ func TestOperator(t *testing.T) {
 			table(t, "allow list", does(t, s, "allow", "list"), `
 				WHAT   LIMIT  FOR  SAYS  ENDS IN  IN FORCE
 				allow  slow   tenant good  TIME  yes`)
-			contain(t, "the log", s.Output(), `"action":"reset"`, `"action":"set override"`, `"action":"remove block"`, `"key":"acme"`)
+			says(t, s.Process, `"action":"reset"`, `"action":"set override"`, `"action":"remove block"`, `"key":"acme"`)
 		})
 	}
 }
@@ -217,7 +217,7 @@ func TestOperatorWithToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, rig.ServiceOptions{Store: "memory", Args: []string{"--admin-token-file", token}})
-	contain(t, "what it says", s.Output(), "sluice admin: "+s.Admin+", with a token")
+	says(t, s.Process, "sluice admin: "+s.Admin+", with a token")
 	for name, test := range map[string]struct {
 		file, says string
 		code       int

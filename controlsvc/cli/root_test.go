@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"sluice/shared/instant"
+	"sluice/testharness/rig"
 )
 
 const goodPolicy = `
@@ -58,6 +60,20 @@ func contain(t *testing.T, what, text string, parts ...string) {
 			t.Errorf("%s lacks %q:\n%s", what, part, text)
 		}
 	}
+}
+
+// says waits until a process has printed the parts: what it prints comes through a pipe, and may be later than its answers.
+func says(t *testing.T, p *rig.Process, parts ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		output := p.Output()
+		for _, part := range parts {
+			if !strings.Contains(output, part) {
+				return fmt.Errorf("it did not print %q, but:\n%s", part, output)
+			}
+		}
+		return nil
+	})
 }
 
 func TestArgumentsThatMakeNoSense(t *testing.T) {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -129,9 +130,12 @@ func TestKubernetes(t *testing.T) {
 		t.Fatalf("nobody listens on the port grpc: %v", err)
 	}
 	connection.Close()
-	if !strings.Contains(process.Output(), "store redis://"+redis.Address) {
-		t.Errorf("it does not use the store of the Secret: %s", process.Output())
-	}
+	within(t, 10*time.Second, "the store of the Secret", func() error {
+		if !strings.Contains(process.Output(), "store redis://"+redis.Address) {
+			return fmt.Errorf("it does not use it: %s", process.Output())
+		}
+		return nil
+	})
 	redis.Pause()
 	if status := ask(ready); status != http.StatusServiceUnavailable {
 		t.Errorf("with Redis away readiness is answered %d, want 503", status)
