@@ -7,25 +7,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/controlsvc/traffic"
 	"sluice/shared/admission"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
 )
 
-const (
-	// otherLimits is what decisions under limits are counted as that the policy in force does not have, or for which there
-	// is no room.
-	otherLimits = "(other)"
-	// maxDecisionSeries bounds the series of decisions: of limit, route, window, result and source.
-	maxDecisionSeries = 8192
-)
+// maxDecisionSeries bounds the series of decisions: of limit, route, window, result and source.
+const maxDecisionSeries = 8192
 
 // decision is what a decision is counted by.
 type decision struct {
 	limit, route string
 	window       time.Duration
 	result       wire.Result
-	source       uint8
+	source       string
 }
 
 // decisions counts what workers report of their decisions: each request once, as the result says, and what limits in shadow
@@ -37,9 +33,10 @@ type decisions struct {
 	away           prometheus.Counter
 	upstream, asks prometheus.Histogram
 
-	mu     sync.RWMutex
-	limits map[string]bool // of the policy in force
+	mu     sync.Mutex
+	names  *traffic.Names // of the policy in force
 	series map[decision]prometheus.Counter
+	nears  map[string]prometheus.Counter // of its limits
 }
 
 func newDecisions(registry prometheus.Registerer) *decisions {
@@ -50,7 +47,7 @@ func newDecisions(registry prometheus.Registerer) *decisions {
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_decisions_total",
 			Help: "Requests decided, as the workers report them, by limit (the one that denied, else the one with least left; " +
-				"empty: none), route (the policy's path pattern), window of the rate that decided, result (admitted, denied, " +
+				"empty: none), route (the policy's path pattern, \"(other)\": not the policy's), window of the rate that decided, result (admitted, denied, " +
 				"left: the client did, shadow_admitted, shadow_denied: what a limit in shadow says besides) and source.",
 		}, []string{"limit", "route", "window", "result", "source"}),
 		near: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,48 +66,37 @@ func newDecisions(registry prometheus.Registerer) *decisions {
 			Name: "sluice_sync_asks", Help: "How many asks a worker's call has: 0 where it only reports.",
 			Buckets: []float64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		}),
-		limits: map[string]bool{}, series: make(map[decision]prometheus.Counter),
+		names: traffic.NewNames(&policy.Policy{}), series: make(map[decision]prometheus.Counter), nears: make(map[string]prometheus.Counter),
 	}
 	registry.MustRegister(d.total, d.near, d.reports, d.lost, d.waits, d.waited, d.away, d.upstream, d.asks)
 	return d
 }
 
-// setPolicy drops the series of limits that the policy does not have.
+// setPolicy drops the series of limits, routes and windows that the policy does not have.
 func (d *decisions) setPolicy(p *policy.Policy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.limits
-	d.limits = make(map[string]bool, len(p.Limits))
+	d.names = traffic.NewNames(p)
+	for what := range d.series {
+		if d.named(what) != what {
+			d.total.DeleteLabelValues(what.labels()...)
+			delete(d.series, what)
+		}
+	}
+	for limit := range d.nears {
+		if d.names.Limit(limit) != limit {
+			d.near.DeleteLabelValues(limit)
+			delete(d.nears, limit)
+		}
+	}
 	for i := range p.Limits {
-		d.limits[p.Limits[i].Name] = true
-		d.near.WithLabelValues(p.Limits[i].Name)
-	}
-	for name := range before {
-		if !d.limits[name] {
-			d.total.DeletePartialMatch(prometheus.Labels{"limit": name})
-			d.near.DeletePartialMatch(prometheus.Labels{"limit": name})
-		}
-	}
-	for known := range d.series {
-		if before[known.limit] && !d.limits[known.limit] {
-			delete(d.series, known)
-		}
+		limit := p.Limits[i].Name
+		d.nears[limit] = d.near.WithLabelValues(limit) // one that nobody has met yet counts 0, not nothing
 	}
 }
 
 func (d *decisions) report(r *wire.Report) {
 	d.reports.Inc()
-	for i := range r.Tallies {
-		t := &r.Tallies[i]
-		if t.Count <= 0 || t.Result < wire.Admitted || t.Result > wire.Left {
-			continue
-		}
-		what := decision{d.name(t.Limit), t.Route, t.Window, t.Result, t.Source}
-		d.counter(what).Add(float64(t.Count))
-		if t.Near > 0 && what.limit != "" {
-			d.near.WithLabelValues(what.limit).Add(float64(t.Near))
-		}
-	}
 	d.lost.Add(float64(max(r.KeysLost, 0)))
 	d.waits.Add(float64(max(r.Waits, 0)))
 	d.waited.Add(max(r.Waited, 0).Seconds())
@@ -118,42 +104,45 @@ func (d *decisions) report(r *wire.Report) {
 	for _, micros := range r.UpstreamMicros {
 		d.upstream.Observe(float64(micros) / 1e6)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range r.Tallies {
+		t := &r.Tallies[i]
+		if t.Count <= 0 || t.Result < wire.Admitted || t.Result > wire.Left {
+			continue
+		}
+		what := d.named(decision{t.Limit, t.Route, t.Window, t.Result, admission.Source(t.Source).String()})
+		d.counter(what).Add(float64(t.Count))
+		if near := d.nears[what.limit]; near != nil && t.Near > 0 {
+			near.Add(float64(t.Near))
+		}
+	}
 }
 
-// name gives what a limit is called in metrics.
-func (d *decisions) name(limit string) string {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if limit == "" || d.limits[limit] {
-		return limit
-	}
-	if of, _, is := policy.CutRate(limit); is && d.limits[of] {
-		return of // a call of Envoy's own rate limit filter brought its own rate
-	}
-	return otherLimits
+// named gives what a decision is counted by under the policy in force.
+func (d *decisions) named(what decision) decision {
+	what.limit, what.route, what.window = d.names.Limit(what.limit), d.names.Route(what.route), d.names.Window(what.window)
+	return what
 }
 
 // counter gives what counts a decision. Where there is no room for another series it is one that says less.
 func (d *decisions) counter(what decision) prometheus.Counter {
-	d.mu.RLock()
-	known := d.series[what]
-	d.mu.RUnlock()
-	if known != nil {
-		return known
+	if len(d.series) >= maxDecisionSeries && d.series[what] == nil {
+		what = decision{limit: traffic.Other, result: what.result, source: what.source}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if what.limit != "" && !d.limits[what.limit] || len(d.series) >= maxDecisionSeries {
-		what = decision{limit: otherLimits, result: what.result, source: what.source}
+	counter := d.series[what]
+	if counter == nil {
+		counter = d.total.WithLabelValues(what.labels()...)
+		d.series[what] = counter
 	}
-	if known := d.series[what]; known != nil {
-		return known
-	}
+	return counter
+}
+
+// labels are those of the series, in its order.
+func (d *decision) labels() []string {
 	window := ""
-	if what.window > 0 {
-		window = strconv.FormatFloat(what.window.Seconds(), 'f', -1, 64) + "s"
+	if d.window > 0 {
+		window = strconv.FormatFloat(d.window.Seconds(), 'f', -1, 64) + "s"
 	}
-	added := d.total.WithLabelValues(what.limit, what.route, window, what.result.String(), admission.Source(what.source).String())
-	d.series[what] = added
-	return added
+	return []string{d.limit, d.route, window, d.result.String(), d.source}
 }

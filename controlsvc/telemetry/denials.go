@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/controlsvc/traffic"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
@@ -24,9 +25,9 @@ type DenialLog struct {
 	lost   func()
 	lines  chan denialLine
 
-	mu     sync.Mutex
-	limits map[string]bool
-	since  map[denialKind]*sinceLine
+	mu    sync.Mutex
+	names *traffic.Names
+	since map[denialKind]*sinceLine
 }
 
 // denialKind is what lines are thinned out by.
@@ -53,7 +54,7 @@ type denialLine struct {
 func (m *Metrics) DenialLog(logger *slog.Logger, now func() instant.Instant, every time.Duration) *DenialLog {
 	return &DenialLog{
 		logger: logger, now: now, every: every, lost: m.lostLines.Inc, lines: make(chan denialLine, maxDenialLines),
-		since: make(map[denialKind]*sinceLine),
+		names: traffic.NewNames(&policy.Policy{}), since: make(map[denialKind]*sinceLine),
 	}
 }
 
@@ -61,12 +62,9 @@ func (m *Metrics) DenialLog(logger *slog.Logger, now func() instant.Instant, eve
 func (l *DenialLog) SetPolicy(p *policy.Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limits = make(map[string]bool, len(p.Limits))
-	for i := range p.Limits {
-		l.limits[p.Limits[i].Name] = true
-	}
+	l.names = traffic.NewNames(p)
 	for kind := range l.since {
-		if kind.limit != otherLimits && !l.limits[kind.limit] {
+		if l.names.Limit(kind.limit) != kind.limit {
 			delete(l.since, kind)
 		}
 	}
@@ -101,14 +99,7 @@ func (l *DenialLog) Reported(worker uint64, report *wire.Report) {
 }
 
 func (l *DenialLog) kind(limit string, shadow bool) *sinceLine {
-	if !l.limits[limit] {
-		if of, _, is := policy.CutRate(limit); is && l.limits[of] {
-			limit = of
-		} else if limit != "" {
-			limit = otherLimits
-		}
-	}
-	kind := denialKind{limit, shadow}
+	kind := denialKind{l.names.Limit(limit), shadow}
 	of := l.since[kind]
 	if of == nil {
 		of = &sinceLine{}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
 
+	"sluice/controlsvc/traffic"
 	"sluice/shared/admission"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
@@ -182,7 +183,7 @@ func (m *Metrics) limit(name string) decided {
 	if d, found := m.labels[name]; found {
 		return d
 	}
-	return m.series(otherLimits)
+	return m.series(traffic.Other)
 }
 
 func (m *Metrics) series(label string) decided {
@@ -220,7 +221,7 @@ func (m *Metrics) newAnswer(a answer) prometheus.Counter {
 	}
 	_, known := m.labels[a.limit]
 	if !known {
-		label = otherLimits
+		label = traffic.Other
 	}
 	counter := m.answered.WithLabelValues(label, result, a.source.String())
 	if known {

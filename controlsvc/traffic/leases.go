@@ -122,7 +122,7 @@ func (t *Traffic) Leased(worker uint64, limit, named string, units int64, endIn 
 	now := t.config.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.granted(now, named, lease{limit: t.limit(limit), worker: worker, units: units, ends: now.Add(endIn)})
+	t.leases.granted(now, named, lease{limit: t.names.Limit(limit), worker: worker, units: units, ends: now.Add(endIn)})
 }
 
 // Settled notes that a lease is settled, and how many of its units will never be spent. Units is how many it had, which counts
@@ -131,7 +131,7 @@ func (t *Traffic) Settled(limit, named string, units, unused int64) {
 	now := t.config.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.settled(now, named, t.limit(limit), units, unused)
+	t.leases.settled(now, named, t.names.Limit(limit), units, unused)
 }
 
 // Now is what this replica knows at the moment, for metrics.

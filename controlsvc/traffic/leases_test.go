@@ -92,7 +92,7 @@ func TestLeasesOut(t *testing.T) {
 		t.Errorf("workers, leases and units (-want +got):\n%s", diff)
 	}
 	now := tr.Now()
-	if now.Workers != 2 || now.Stale != 1 || now.Out != 3 || now.OutUnits != 16 || now.Leases[OtherLimits].Granted != 1 {
+	if now.Workers != 2 || now.Stale != 1 || now.Out != 3 || now.OutUnits != 16 || now.Leases[Other].Granted != 1 {
 		t.Errorf("%+v", now)
 	}
 	for range 2 { // the answer to the first was lost
@@ -105,8 +105,8 @@ func TestLeasesOut(t *testing.T) {
 	tr.Settled("tenant", "of another replica", 0, 3)
 	c.pass(2*leaseGrace - time.Second)
 	want := map[string]LeaseUnits{
-		"tenant":    {Leases: 2, Granted: 15, Spent: 7, Returned: 3, Expired: 5},
-		OtherLimits: {Leases: 1, Granted: 1, Expired: 1},
+		"tenant": {Leases: 2, Granted: 15, Spent: 7, Returned: 3, Expired: 5},
+		Other:    {Leases: 1, Granted: 1, Expired: 1},
 	}
 	if diff := cmp.Diff(want, tr.Now().Leases); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)

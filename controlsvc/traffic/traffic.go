@@ -27,9 +27,6 @@ const (
 	routesKnown = 128
 )
 
-// OtherLimits is what limits are counted as for which there is no room, or that the policy in force does not have.
-const OtherLimits = "(other)"
-
 // Range is how far back a Snapshot looks.
 type Range string
 
@@ -88,7 +85,7 @@ type Traffic struct {
 
 	mu        sync.Mutex
 	policy    *policy.Policy
-	limits    map[string]bool // of the policy
+	names     *Names // of the policy
 	total     *timeline
 	timelines map[string]*timeline
 	most      [len(spans)]ring[denied]
@@ -104,7 +101,7 @@ type Traffic struct {
 // New gives a Traffic that has seen nothing.
 func New(config Config) *Traffic {
 	t := &Traffic{
-		config: config, since: config.Now(), total: newTimeline(), timelines: make(map[string]*timeline),
+		config: config, since: config.Now(), names: NewNames(&policy.Policy{}), total: newTimeline(), timelines: make(map[string]*timeline),
 		upstream: newLatencies(), store: newLatencies(), workers: workers{known: make(map[uint64]*Worker)},
 		leases: leases{live: make(map[string]*lease), ends: make(map[int64][]string), units: make(map[string]*LeaseUnits)},
 	}
@@ -118,17 +115,14 @@ func New(config Config) *Traffic {
 func (t *Traffic) SetPolicy(p *policy.Policy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.policy, t.limits = p, make(map[string]bool, len(p.Limits))
-	for i := range p.Limits {
-		t.limits[p.Limits[i].Name] = true
-	}
+	t.policy, t.names = p, NewNames(p)
 	for name := range t.timelines {
-		if name != OtherLimits && !t.limits[name] {
+		if t.names.Limit(name) != name {
 			delete(t.timelines, name)
 		}
 	}
 	for name := range t.leases.units {
-		if name != OtherLimits && !t.limits[name] {
+		if t.names.Limit(name) != name {
 			delete(t.leases.units, name)
 		}
 	}
@@ -165,12 +159,12 @@ func (t *Traffic) Reported(worker uint64, report *wire.Report) {
 		if tally.Limit == "" {
 			continue
 		}
-		limit := t.limit(tally.Limit)
+		limit := t.names.Limit(tally.Limit)
 		sum := sums[limit]
 		sum.add(counts)
 		sums[limit] = sum
 		if tally.Route != "" {
-			t.denials(now, func(d *denied) { d.routes.add(name{tally.Limit, tally.Route}, counts) })
+			t.denials(now, func(d *denied) { d.routes.add(name{limit, t.names.Route(tally.Route)}, counts) })
 		}
 		if counts.Fallback > 0 {
 			t.fallbacks.add(limit, from, now, counts.Fallback)
@@ -182,8 +176,12 @@ func (t *Traffic) Reported(worker uint64, report *wire.Report) {
 	}
 	for i := range report.Keys {
 		k := &report.Keys[i]
+		limit, is := t.names.Key(k.Limit, k.Key)
+		if !is {
+			continue
+		}
 		counts := Counts{Admitted: k.Admitted, Denied: k.Denied, ShadowAdmitted: k.ShadowAdmitted, ShadowDenied: k.ShadowDenied}
-		t.denials(now, func(d *denied) { d.keys.add(name{k.Limit, k.Key}, counts) })
+		t.denials(now, func(d *denied) { d.keys.add(name{limit, k.Key}, counts) })
 	}
 	for _, micros := range report.UpstreamMicros {
 		t.upstream.add(now, int64(micros))
@@ -211,23 +209,12 @@ func (d *denied) ready() *denied {
 	return d
 }
 
-// limit gives what a limit is counted as.
-func (t *Traffic) limit(named string) string {
-	if t.limits[named] {
-		return named
-	}
-	if of, _, is := policy.CutRate(named); is && t.limits[of] {
-		return of // a call of Envoy's own rate limit filter brought its own rate
-	}
-	return OtherLimits
-}
-
 func (t *Traffic) timeline(limit string) *timeline {
 	if l := t.timelines[limit]; l != nil {
 		return l
 	}
 	if len(t.timelines) >= maxTimelines {
-		limit = OtherLimits
+		limit = Other
 	}
 	l := t.timelines[limit]
 	if l == nil {

@@ -34,7 +34,7 @@ func (c *clock) pass(d time.Duration) { c.now = c.now.Add(d) }
 func shop(limits ...string) *policy.Policy {
 	p := &policy.Policy{Version: "v1", Domain: "shop"}
 	for _, limit := range limits {
-		p.Limits = append(p.Limits, policy.Limit{Name: limit})
+		p.Limits = append(p.Limits, policy.Limit{Name: limit, Match: policy.Match{PathPrefix: "/v1"}})
 	}
 	return p
 }
@@ -70,6 +70,8 @@ func TestWhatIsReportedIsShown(t *testing.T) {
 			{KeyRef: wire.KeyRef{Limit: "tenant", Key: "acme"}, Admitted: 9, Denied: 5, ShadowAdmitted: 3, ShadowDenied: 1},
 			{KeyRef: wire.KeyRef{Limit: "tenant", Key: "globex"}, Admitted: 1},
 			{KeyRef: wire.KeyRef{Limit: "gone", Key: "acme"}, Denied: 2},
+			{KeyRef: wire.KeyRef{Limit: "tenant", Key: "no key\n"}, Denied: 2},
+			{KeyRef: wire.KeyRef{Limit: "tenant", Key: strings.Repeat("x", policy.MaxKeyLength+1)}, Denied: 2},
 		},
 		UpstreamMicros: []uint32{1000, 1000, 1000, 9000},
 	})
@@ -81,7 +83,7 @@ func TestWhatIsReportedIsShown(t *testing.T) {
 		}
 		wantKeys := []Key{
 			{Limit: "tenant", Key: "acme", Counts: Counts{Admitted: 9, Denied: 5, ShadowAdmitted: 3, ShadowDenied: 1}, ShadowShare: .25},
-			{Limit: "gone", Key: "acme", Counts: Counts{Denied: 2}},
+			{Limit: Other, Key: "acme", Counts: Counts{Denied: 2}},
 		}
 		if diff := cmp.Diff(wantKeys, s.Keys); diff != "" || s.KeysMost != 0 {
 			t.Errorf("%s: keys (-want +got), at most %d are missed:\n%s", s.Range, s.KeysMost, diff)
@@ -205,7 +207,7 @@ func TestReplicasShowWhatOneWould(t *testing.T) {
 			}
 		}
 		query := Query{Range: rapid.SampledFrom([]Range{FiveMinutes, Hour, Day}).Draw(t, "range"), Top: maxTop}
-		query.Limit = rapid.SampledFrom([]string{"", "tenant", OtherLimits}).Draw(t, "limit")
+		query.Limit = rapid.SampledFrom([]string{"", "tenant", Other}).Draw(t, "limit")
 		want := one.Snapshot(query)
 		for i, r := range replicas {
 			got := r.Snapshot(query)
@@ -317,7 +319,7 @@ func TestTheOthersGo(t *testing.T) {
 	}
 }
 
-// A million keys, and as many workers, take no more space than a few thousand.
+// A third of a million keys, and many workers, take no more space than a few thousand.
 func TestMemoryIsFixed(t *testing.T) {
 	c := &clock{now: start}
 	var limits []string
@@ -325,17 +327,17 @@ func TestMemoryIsFixed(t *testing.T) {
 		limits = append(limits, fmt.Sprint("limit-", i))
 	}
 	tr := newTraffic(c, 1, limits...)
-	report := func(from, to int) {
+	report := func(from, to int, each time.Duration) {
 		const keys = 20
 		for i := from; i < to; i += keys {
 			r := wire.Report{}
 			for j := i; j < i+keys; j++ {
 				limit := limits[j%len(limits)]
 				r.Keys = append(r.Keys, wire.KeyTally{KeyRef: wire.KeyRef{Limit: limit, Key: fmt.Sprintf("%032d", j)}, Denied: 1})
-				r.Tallies = append(r.Tallies, wire.Tally{Limit: limit, Route: fmt.Sprint("/", j), Result: wire.Denied, Count: 1})
+				r.Tallies = append(r.Tallies, wire.Tally{Limit: limit, Route: "/v1", Result: wire.Denied, Count: 1})
 			}
 			tr.Reported(uint64(i), &r)
-			c.pass(keys * 90 * time.Millisecond) // a million take 25 hours: every step of every range is used
+			c.pass(keys * each)
 		}
 	}
 	heap := func() int64 {
@@ -345,13 +347,14 @@ func TestMemoryIsFixed(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	report(0, 1_000_000)
+	report(0, 300_000, 300*time.Millisecond)      // 25 hours, with 1,000 keys in five minutes:
+	report(300_000, 320_000, 30*time.Millisecond) // and 2,000 in a minute, so that every sketch is full
 	full := heap()
-	report(1_000_000, 1_050_000)
+	report(320_000, 340_000, 30*time.Millisecond)
 	later := heap()
-	t.Logf("%d MB with a million keys, %d MB with another 50,000", (full-before)>>20, (later-before)>>20)
+	t.Logf("%d MB with 320,000 keys, %d MB with another 20,000", (full-before)>>20, (later-before)>>20)
 	if full-before > 40<<20 || later-full > 1<<20 {
-		t.Errorf("%d bytes with a million keys, %d more with another 50,000", full-before, later-full)
+		t.Errorf("%d bytes with 320,000 keys, %d more with another 20,000", full-before, later-full)
 	}
 	s := tr.Snapshot(Query{Range: Day, Top: 1000})
 	if len(s.Keys) != maxTop || len(s.Limits) != maxTimelines+1 && len(s.Limits) != maxTimelines || s.Connected > maxWorkers {
