@@ -20,15 +20,20 @@ func newRing[T any](step, length int64) ring[T] { return ring[T]{step: step, slo
 // number gives the number of the step that an instant lies in.
 func (r *ring[T]) number(at instant.Instant) int64 { return int64(at) / microsPerSecond / r.step }
 
-// at gives the step that an instant lies in, for what is to be counted in it; what is older than the ring is counted in its
-// oldest step. reset empties the slots of steps that begin.
+// at gives the step that an instant lies in, for what is to be counted in it. reset empties the slots of steps that begin.
 func (r *ring[T]) at(now instant.Instant, reset func(*T)) *T {
 	n, length := r.number(now), int64(len(r.slots))
 	for i := max(r.newest+1, n-length+1); i <= n; i++ {
 		reset(&r.slots[i%length])
 	}
 	r.newest = max(r.newest, n)
-	return &r.slots[max(n, r.newest-length+1)%length]
+	return r.slot(n)
+}
+
+// slot gives a step by its number, which is not above that of the newest; of what is older than the ring it is the oldest.
+func (r *ring[T]) slot(number int64) *T {
+	length := int64(len(r.slots))
+	return &r.slots[max(number, r.newest-length+1)%length]
 }
 
 // each visits the steps from the one that begins at the second from, oldest first, with the second that each begins at.
@@ -39,35 +44,24 @@ func (r *ring[T]) each(from int64, visit func(second int64, slot *T)) {
 	}
 }
 
-// cell is counts in little space; a count that is too large stays the largest.
-type cell struct{ admitted, denied, left, shadowAdmitted, shadowDenied, near, fallback, calls uint32 }
+// cell is counts in little space, in the order of columns; a count that is too large stays the largest.
+type cell [columns]uint32
 
-func (c *cell) add(o Counts, calls int64) {
-	for _, field := range []struct {
-		at   *uint32
-		more int64
-	}{
-		{&c.admitted, o.Admitted},
-		{&c.denied, o.Denied},
-		{&c.left, o.Left},
-		{&c.shadowAdmitted, o.ShadowAdmitted},
-		{&c.shadowDenied, o.ShadowDenied},
-		{&c.near, o.Near},
-		{&c.fallback, o.Fallback},
-		{&c.calls, calls},
-	} {
-		if field.more != 0 {
-			*field.at = uint32(min(int64(*field.at)+field.more, 1<<32-1))
-		}
-	}
+// columns is how many numbers there are of a step: those of Counts, and the calls.
+const columns = 8
+
+// columns gives the counts as a cell has them.
+func (c *Counts) columns(calls int64) [columns]int64 {
+	return [columns]int64{c.Admitted, c.Denied, c.Left, c.ShadowAdmitted, c.ShadowDenied, c.Near, c.Fallback, calls}
 }
 
-func (c *cell) wide() Counts {
+func (c *cell) add(column int, n int64) { c[column] = uint32(min(int64(c[column])+n, 1<<32-1)) }
+
+func (c *cell) wide() (counts Counts, calls int64) {
 	return Counts{
-		Admitted: int64(c.admitted), Denied: int64(c.denied), Left: int64(c.left),
-		ShadowAdmitted: int64(c.shadowAdmitted), ShadowDenied: int64(c.shadowDenied),
-		Near: int64(c.near), Fallback: int64(c.fallback),
-	}
+		Admitted: int64(c[0]), Denied: int64(c[1]), Left: int64(c[2]), ShadowAdmitted: int64(c[3]), ShadowDenied: int64(c[4]),
+		Near: int64(c[5]), Fallback: int64(c[6]),
+	}, int64(c[7])
 }
 
 func empty[T any](slot *T) {
@@ -82,26 +76,45 @@ func newTimeline() *timeline {
 	return &timeline{seconds: newRing[cell](1, 5*60), minutes: newRing[cell](60, 24*60)}
 }
 
-// add counts what happened evenly between two instants.
+// add counts what happened evenly between two instants. A worker that was cut off reports minutes at once, of many limits:
+// so a step takes a few additions.
 func (l *timeline) add(from, to instant.Instant, c Counts, calls int64) {
 	// What took longer than the finer ring is long is counted as if it had not.
-	parts := min(max(l.seconds.number(to)-l.seconds.number(from)+1, 1), int64(len(l.seconds.slots)))
+	last := l.seconds.number(to)
+	parts := min(max(last-l.seconds.number(from)+1, 1), int64(len(l.seconds.slots)))
 	l.seconds.at(to, empty)
 	l.minutes.at(to, empty)
-	for i := range parts {
-		at := to - instant.Instant((parts-1-i)*microsPerSecond)
-		share := func(whole int64) int64 { return portion(whole, i+1, parts) - portion(whole, i, parts) }
-		some := Counts{
-			Admitted: share(c.Admitted), Denied: share(c.Denied), Left: share(c.Left), ShadowAdmitted: share(c.ShadowAdmitted),
-			ShadowDenied: share(c.ShadowDenied), Near: share(c.Near), Fallback: share(c.Fallback),
+	var spreads [columns]spread
+	used := spreads[:0]
+	for column, n := range c.columns(calls) {
+		if n != 0 {
+			used = append(used, spread{column: column, each: n / parts, rest: n % parts})
 		}
-		l.seconds.at(at, empty).add(some, share(calls))
-		l.minutes.at(at, empty).add(some, share(calls))
+	}
+	for i := last - parts + 1; i <= last; i++ {
+		second, minute := l.seconds.slot(i), l.minutes.slot(i/60)
+		for j := range used {
+			n := used[j].next(parts)
+			second.add(used[j].column, n)
+			minute.add(used[j].column, n)
+		}
 	}
 }
 
-// portion is the first i of so many parts of a whole, rounded down, without overflow.
-func portion(whole, i, parts int64) int64 { return whole/parts*i + whole%parts*i/parts }
+// spread divides a number into parts that differ by one at most, and the sum of the first ones of which is never too large.
+type spread struct {
+	column           int
+	each, rest, over int64
+}
+
+// next gives the next of so many parts.
+func (s *spread) next(parts int64) int64 {
+	if s.over += s.rest; s.over >= parts {
+		s.over -= parts
+		return s.each + 1
+	}
+	return s.each
+}
 
 const (
 	// A histogram has four buckets for each doubling of a duration in microseconds, up to 67 s.

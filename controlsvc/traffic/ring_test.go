@@ -1,11 +1,15 @@
 package traffic
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"sluice/shared/admission"
 	"sluice/shared/instant"
+	"sluice/shared/wire"
 )
 
 // A timeline loses nothing of what is as young as it is long, wherever the time goes, and keeps nothing that is older.
@@ -31,8 +35,8 @@ func TestTimelineAgainstExactCounts(t *testing.T) {
 				}
 			}
 			r.each(0, func(second int64, c *cell) {
-				if int64(c.admitted) != want[second] {
-					t.Fatalf("step %d at %d: %d admitted, want %d", r.step, second, c.admitted, want[second])
+				if int64(c[0]) != want[second] {
+					t.Fatalf("step %d at %d: %d admitted, want %d", r.step, second, c[0], want[second])
 				}
 				delete(want, second)
 			})
@@ -54,12 +58,12 @@ func TestTimelineSpreads(t *testing.T) {
 		l.add(start, now, Counts{Admitted: step.admitted}, 0)
 		var sum, steps, first int64
 		l.seconds.each(0, func(second int64, c *cell) {
-			sum += int64(c.admitted)
-			if c.admitted > 0 {
+			sum += int64(c[0])
+			if c[0] > 0 {
 				steps++
 			}
 			if second == max(int64(start), int64(now)-299*microsPerSecond)/microsPerSecond {
-				first = int64(c.admitted)
+				first = int64(c[0])
 			}
 		})
 		if sum != step.admitted || steps != step.wantSteps || first != step.wantFirst {
@@ -70,7 +74,7 @@ func TestTimelineSpreads(t *testing.T) {
 	for range 3 {
 		l.add(start, start, Counts{Admitted: 1 << 31}, 0)
 	}
-	if got := l.seconds.at(start, empty).admitted; got != 1<<32-1 {
+	if got := l.seconds.at(start, empty)[0]; got != 1<<32-1 {
 		t.Errorf("%d; want the most that there is room for", got)
 	}
 }
@@ -79,12 +83,12 @@ func TestTimelineSpreads(t *testing.T) {
 func TestRingWhenTheClockStepsBack(t *testing.T) {
 	r := newRing[cell](1, 5)
 	at := func(second int64) *cell { return r.at(instant.Instant(second*microsPerSecond), empty) }
-	at(100).admitted = 1
-	at(103).admitted = 2
-	at(101).admitted = 3
-	at(7).admitted += 4 // counted in the oldest
+	at(100)[0] = 1
+	at(103)[0] = 2
+	at(101)[0] = 3
+	at(7)[0] += 4 // counted in the oldest
 	var got []uint32
-	r.each(0, func(_ int64, c *cell) { got = append(got, c.admitted) })
+	r.each(0, func(_ int64, c *cell) { got = append(got, c[0]) })
 	if len(got) != 5 || got[0] != 4 || got[1] != 1 || got[2] != 3 || got[4] != 2 {
 		t.Errorf("%v", got)
 	}
@@ -104,5 +108,30 @@ func TestBuckets(t *testing.T) {
 	}
 	if bucketOf(-1) != 0 || bucketOf(1<<62) != histogramBuckets-1 {
 		t.Error("a duration without a bucket")
+	}
+}
+
+// A worker that was cut off for minutes tells of a hundred limits at once.
+func BenchmarkLateReport(b *testing.B) {
+	var limits []string
+	var report wire.Report
+	for i := range 100 {
+		limits = append(limits, fmt.Sprint("limit-", i))
+		for _, result := range []wire.Result{wire.Admitted, wire.Denied} {
+			report.Tallies = append(report.Tallies, wire.Tally{
+				Limit: limits[i], Route: "/v1", Result: result, Source: uint8(admission.FromFallback), Count: 1000,
+			})
+		}
+	}
+	for _, span := range []time.Duration{200 * time.Millisecond, 5 * time.Minute} {
+		b.Run(span.String(), func(b *testing.B) {
+			c := &clock{now: start}
+			tr := newTraffic(c, 1, limits...)
+			report.Span = span
+			for b.Loop() {
+				c.pass(time.Millisecond)
+				tr.Reported(1, &report)
+			}
+		})
 	}
 }

@@ -162,7 +162,10 @@ func (l *timeline) series(of span, now instant.Instant) *Series {
 	if of.fineTimeline {
 		fine = &l.seconds
 	}
-	fine.each(s.From, func(second int64, c *cell) { s.add(second, c.wide(), int64(c.calls)) })
+	fine.each(s.From, func(second int64, c *cell) {
+		counts, calls := c.wide()
+		s.add(second, counts, calls)
+	})
 	return s
 }
 

@@ -172,7 +172,9 @@ func (t *Traffic) Reported(worker uint64, report *wire.Report) {
 	}
 	t.total.add(from, now, total, 0)
 	for limit, counts := range sums {
-		t.timeline(limit).add(from, now, counts, 0)
+		t.mu.Unlock() // a report of minutes of many limits is not to keep all others waiting
+		t.mu.Lock()
+		t.timeline(t.names.Limit(limit)).add(from, now, counts, 0)
 	}
 	for i := range report.Keys {
 		k := &report.Keys[i]
