@@ -39,7 +39,7 @@ func (j *judge) admit(w *worker, s *stream) {
 		// A request that came later than the charge was not admitted by it: it found a lease.
 		if w.ended != nil {
 			for i := range w.ended.strict[k] {
-				if g := &w.ended.strict[k][i]; g.units >= cost && g.at >= s.arrived {
+				if g := &w.ended.strict[k][i]; g.units >= cost && g.at >= s.arrived && (g.paid == s.paid || k.limit != j.run.scenario.Limits[0].Name) {
 					g.units -= cost
 					at = g.at
 					break

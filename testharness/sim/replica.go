@@ -49,7 +49,7 @@ func (r *run) drawStay() (s stay) {
 
 // begin and end enclose one execution of a call.
 func (s *service) begin(in stay) {
-	s.branch.after, s.branch.strictAt = in.after, map[string]instant.Instant{}
+	s.branch.after, s.branch.strictAt = in.after, map[strictKey]instant.Instant{}
 	s.clock.skew = -in.before
 }
 
@@ -67,13 +67,19 @@ func (s *service) tick(life int) {
 	})
 }
 
+// strictKey tells apart what one call was granted as strict charges: of a key, by a plan's rates.
+type strictKey struct {
+	name  string
+	units int64
+}
+
 // watchedBranch notes at which instants strict charges are spent, and has flaws.
 type watchedBranch struct {
 	*branch.Branch
 
 	service  *service
 	after    time.Duration
-	strictAt map[string]instant.Instant
+	strictAt map[strictKey]instant.Instant
 }
 
 func (s *service) newBranch() *watchedBranch {
@@ -103,7 +109,7 @@ func (w *watchedBranch) Reserve(ctx context.Context, operations []authority.Rese
 			if isSub {
 				at = at.Add(w.service.clock.skew)
 			}
-			w.strictAt[o.Key.Name] = at
+			w.strictAt[strictKey{o.Key.Name, o.Key.Rates[0].Units}] = at
 		}
 	}
 	return results

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"sluice/controlsvc/authority"
@@ -70,10 +71,11 @@ type answered struct {
 	response *wire.SyncResponse
 }
 
-// strictly is units that are spent at an instant.
+// strictly is units that are spent at an instant, by requests of a plan.
 type strictly struct {
 	at    instant.Instant
 	units int64
+	paid  bool
 }
 
 // execute runs a call at this instant; nil where the service cannot answer it.
@@ -128,11 +130,18 @@ func (s *service) sync(message []byte, in stay) *answered {
 	for i, result := range response.Results {
 		if result.EndIn == 0 && result.Units > 0 {
 			k := boundKey{request.Asks[i].Limit, request.Asks[i].Key}
-			at := s.branch.strictAt[policy.StoreName(s.policy.Domain, k.limit, k.key)]
-			a.strict[k] = append(a.strict[k], strictly{at, result.Units})
+			at := s.branch.strictAt[strictKey{policy.StoreName(s.policy.Domain, k.limit, k.key), s.units(&request.Asks[i])}]
+			a.strict[k] = append(a.strict[k], strictly{at, result.Units, request.Asks[i].Plan == paidPlan})
 		}
 	}
 	return a
+}
+
+// units are those of the first rate that an ask is answered by.
+func (s *service) units(ask *wire.Ask) int64 {
+	i := slices.IndexFunc(s.policy.Limits, func(l policy.Limit) bool { return l.Name == ask.Limit })
+	rule := s.policy.Limits[i].Rule(ask.Plan, ask.Key)
+	return rule.Rates[0].Units
 }
 
 // send puts a worker's call on the network, and its answer on the way back.

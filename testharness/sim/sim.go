@@ -116,6 +116,9 @@ func (r *run) everybodyAnswered() {
 	}
 }
 
+// paidPlan is the plan that some requests are in.
+const paidPlan = "paid"
+
 // policy gives the scenario's policy, with the changed units where change is 1.
 func (s Scenario) policy(change int) *policy.Policy {
 	p := &policy.Policy{
@@ -134,7 +137,7 @@ func (s Scenario) policy(change int) *policy.Policy {
 		paid := slices.Clone(p.Limits[0].Rates)
 		paid[0].Units = s.Paid
 		p.Identities = append(p.Identities, policy.Identity{Name: "tier", Source: policy.FromHeader, Header: "x-tier"})
-		p.Limits[0].Plans, p.Limits[0].PlanBy = []policy.Exception{{Name: "paid", Rates: paid}}, 2
+		p.Limits[0].Plans, p.Limits[0].PlanBy = []policy.Exception{{Name: paidPlan, Rates: paid}}, 2
 	}
 	return p
 }

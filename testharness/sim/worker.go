@@ -202,7 +202,7 @@ func (w *worker) RequestHeader(name string) (string, int) {
 	case name == "x-tenant-id":
 		return w.current.tenant, 1
 	case name == "x-tier" && w.current.paid:
-		return "paid", 1
+		return paidPlan, 1
 	case name == ":authority":
 		return "shop", 1
 	case name == ":path":
