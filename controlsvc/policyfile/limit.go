@@ -172,6 +172,10 @@ func (d *decoder) spending(l *policy.Limit, f map[string]value) {
 		if l.MaxWait > 0 && l.Mode != limit.Lease {
 			d.fail(v, "holds requests back until units that are leased may be spent, want it in mode lease only, not in %s", l.Mode)
 		}
+		if i := l.PlanOfOtherWindows(); l.MaxWait > 0 && i >= 0 {
+			d.fail(f["plans"], "has other windows for %s, want those of the other rates under max_wait: requests of all plans wait in one line",
+				quote(l.Plans[i].Name))
+		}
 	}
 	v, ok := f["cost"]
 	if !ok {

@@ -200,7 +200,10 @@ func (a *Answer) Surplus() []Surplus {
 		if left > 0 && a.results[i].Lease != "" {
 			all = append(all, Surplus{Demand: i, Lease: a.results[i].Lease, Unused: left})
 			k := a.in.Demands[i].Key
-			k.denial, k.aside.denial = denial{}, denial{} // what is given back may be had again
+			k.denial = denial{} // what is given back may be had again
+			if k.aside != nil {
+				k.aside.denial = denial{}
+			}
 		}
 		a.left[i] = 0
 	}

@@ -28,6 +28,12 @@ type count struct {
 	freed int64
 }
 
+// admitted notes units that are not counted in it.
+func (c *count) admitted(units int64) {
+	c.free -= units
+	c.freed -= units
+}
+
 // async says whether the key is decided by the count.
 func (k *Key) async() bool { return k.rule.Limit.Mode == limit.Async }
 
@@ -78,9 +84,9 @@ func (k *Key) countFree(now instant.Instant) int64 {
 
 // spendCounted admits units that nobody was asked for; TakeFallback hands them out to be reported.
 func (k *Key) spendCounted(now instant.Instant, units int64) {
-	for _, c := range [...]*count{&k.count, &k.aside.count} {
-		c.free -= units
-		c.freed -= units
+	k.count.admitted(units)
+	if k.aside != nil {
+		k.aside.count.admitted(units)
 	}
 	k.fallBackSpend(now, units)
 }

@@ -22,15 +22,11 @@ type Key struct {
 	ruled instant.Instant
 	// logs holds a log for each of the rule's rates, in their order; parked are those of other plans' windows.
 	logs, parked []slidinglog.Log
-	// heard is when the call was sent that the store last answered; nothing is denied locally on older grounds.
-	heard    instant.Instant
-	hasHeard bool
-	denial   denial
-	// aside is what is known of the key under the plan that it was in before.
-	aside aside
-	// leases holds what the worker may spend of its own accord, now or later, in the order in which they start; at most
-	// MaxLeases, or MaxHeldLeases.
-	leases []*lease.Lease
+	// known is what is known of the key under the plan that it is in, aside under the one that it was in before; nil where it has
+	// never changed.
+	known
+
+	aside *known
 	// claimed is units that requests are held for.
 	claimed int64
 	// retired holds leases that are over and not handed out by TakeRetired yet.
@@ -40,12 +36,25 @@ type Key struct {
 	scarce bool
 	// ttl is how long the last lease could be spent; 0 before the first.
 	ttl time.Duration
-	// count is what is known of the global count, in mode async.
-	count count
 	// fellBack is units admitted while the service was away, or in mode async, that TakeFallback has not handed out yet.
 	fellBack int64
+}
+
+// known is what the store said and granted under one plan of the key's limit: of plans that take turns none is told, or spends,
+// what was meant for another.
+type known struct {
+	plan string
+	// heard is when the call was sent that the store last answered; nothing is denied locally on older grounds.
+	heard    instant.Instant
+	hasHeard bool
+	denial   denial
 	// state is how the key stood when the store last answered.
 	state state
+	// count is what is known of the global count, in mode async.
+	count count
+	// leases holds what the worker may spend of its own accord, now or later, in the order in which they start; at most
+	// MaxLeases, or MaxHeldLeases.
+	leases []*lease.Lease
 }
 
 // denial is one of the store's, which the worker repeats on its own until it ends.
@@ -54,15 +63,6 @@ type denial struct {
 	cost    int64 // requests of at least this cost are denied
 	retryAt instant.Instant
 	never   bool
-}
-
-// aside keeps what the store said of a key under a plan, for when a request brings that plan again.
-type aside struct {
-	plan     string
-	heard    instant.Instant
-	hasHeard bool
-	denial   denial
-	count    count
 }
 
 type state struct {
@@ -86,25 +86,50 @@ func (k *Key) Rule() *policy.Rule { return &k.rule }
 
 // SetRule puts the key under a changed limit, or another plan of it. Counts of the windows that stay are kept, and for plans
 // that take turns those of each. What the store said holds for the plan that it was asked for: of two plans that take turns both
-// are known, of a changed limit nothing is, and the store is asked again before anything is denied.
+// are known, of a changed limit nothing is, and the store is asked again before anything is denied. Leases are spent by requests
+// of the plan that they were charged by, as long as the limit is the same.
 func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
-	before := aside{k.rule.Plan, k.heard, k.hasHeard, k.denial, k.count}
-	next := aside{}
-	switch {
-	case k.rule.Limit != rule.Limit:
-		k.ruled, k.aside, k.parked = now, aside{}, nil
-	case k.aside.plan == rule.Plan:
-		next, k.aside = k.aside, before
-	default:
-		k.aside = before
-	}
-	k.heard, k.hasHeard, k.denial, k.count = next.heard, next.hasHeard, next.denial, next.count
+	before := k.rule
 	k.rule = rule
+	share := slices.Equal(before.Rates, rule.Rates)
+	switch turns := before.Plan != rule.Plan; {
+	case before.Limit != rule.Limit:
+		if k.aside != nil {
+			k.aside.retireAll(&k.retired)
+		}
+		if turns && !share {
+			k.retireAll(&k.retired)
+		}
+		k.known, k.aside = known{leases: k.leases, state: k.state}, nil
+		k.ruled, k.parked = now, nil
+	case turns:
+		k.turn(share || k.rule.Limit.MaxWait > 0)
+	}
+	k.plan = rule.Plan
 	k.setLogs()
 	k.demand.width = min(max(k.shortest()/8, minDemandWidth), maxDemandWidth)
 	if rule.Limit.Mode != limit.Lease {
 		k.GiveBack()
 	}
+}
+
+// turn goes over to what is known under another plan. Leases stay where the plans share them: those of the same rates do, and
+// those whose requests are held, for they wait in one line.
+func (k *Key) turn(share bool) {
+	next := known{}
+	switch {
+	case k.aside == nil:
+		k.aside = &known{}
+	case k.aside.plan == k.rule.Plan:
+		next = *k.aside
+	default:
+		k.aside.retireAll(&k.retired)
+	}
+	if share {
+		next.leases, k.leases = k.leases, next.leases
+		next.state = k.state
+	}
+	*k.aside, k.known = k.known, next
 }
 
 // maxParked bounds the logs that are kept of windows that the rule does not have.

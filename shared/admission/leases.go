@@ -94,7 +94,7 @@ func (k *Key) hold(l *lease.Lease, now instant.Instant) {
 				first = i
 			}
 		}
-		k.retire(first)
+		k.retire(first, &k.retired)
 	}
 	place := len(k.leases)
 	for place > 0 && k.leases[place-1].From > l.From {
@@ -109,26 +109,40 @@ func (k *Key) hold(l *lease.Lease, now instant.Instant) {
 
 // Tidy retires the leases that are over.
 func (k *Key) Tidy(now instant.Instant) {
-	for i := len(k.leases) - 1; i >= 0; i-- {
-		if k.leases[i].Over(now) {
-			k.retire(i)
-		}
+	k.tidy(now, &k.retired)
+	if k.aside != nil {
+		k.aside.tidy(now, &k.retired)
 	}
 }
 
 // GiveBack retires every lease, spent or not: the worker stops, or the key is idle.
 func (k *Key) GiveBack() {
-	for i := len(k.leases) - 1; i >= 0; i-- {
-		k.retire(i)
+	k.retireAll(&k.retired)
+	if k.aside != nil {
+		k.aside.retireAll(&k.retired)
 	}
 }
 
-func (k *Key) retire(i int) {
-	k.retired = append(k.retired, k.leases[i].Retire())
-	last := len(k.leases) - 1
-	copy(k.leases[i:], k.leases[i+1:])
-	k.leases[last] = nil
-	k.leases = k.leases[:last]
+func (n *known) tidy(now instant.Instant, retired *[]lease.Retired) {
+	for i := len(n.leases) - 1; i >= 0; i-- {
+		if n.leases[i].Over(now) {
+			n.retire(i, retired)
+		}
+	}
+}
+
+func (n *known) retireAll(retired *[]lease.Retired) {
+	for i := len(n.leases) - 1; i >= 0; i-- {
+		n.retire(i, retired)
+	}
+}
+
+func (n *known) retire(i int, retired *[]lease.Retired) {
+	*retired = append(*retired, n.leases[i].Retire())
+	last := len(n.leases) - 1
+	copy(n.leases[i:], n.leases[i+1:])
+	n.leases[last] = nil
+	n.leases = n.leases[:last]
 }
 
 // Scarce says that the last lease was scheduled: there was nothing to be had at once.
@@ -136,11 +150,16 @@ func (k *Key) Scarce() bool { return k.scarce }
 
 // Idle says that the key holds leases and nobody has asked for its units lately, or waits for them.
 func (k *Key) Idle(now instant.Instant) bool {
-	return len(k.leases) > 0 && k.claimed == 0 && k.demand.over(now, k.demand.width) == 0
+	return k.Leases() > 0 && k.claimed == 0 && k.demand.over(now, k.demand.width) == 0
 }
 
-// Leases gives how many leases the worker holds of the key.
-func (k *Key) Leases() int { return len(k.leases) }
+// Leases gives how many leases the worker holds of the key, under whichever plan.
+func (k *Key) Leases() int {
+	if k.aside == nil {
+		return len(k.leases)
+	}
+	return len(k.leases) + len(k.aside.leases)
+}
 
 // TakeRetired hands out the leases that are over, each once: the caller reports them until that is acknowledged.
 func (k *Key) TakeRetired() []lease.Retired {

@@ -109,7 +109,7 @@ func (l *Limit) AllRates() []limit.Rate {
 	add := func(list []Exception) {
 		for i := range list {
 			for _, rate := range list[i].Rates {
-				if !slices.ContainsFunc(all, func(r limit.Rate) bool { return r.Window == rate.Window }) {
+				if !slices.ContainsFunc(all, sameWindow(rate)) {
 					all = append(all[:len(all):len(all)], rate)
 				}
 			}
@@ -118,6 +118,27 @@ func (l *Limit) AllRates() []limit.Rate {
 	add(l.Plans)
 	add(l.Overrides)
 	return all
+}
+
+func sameWindow(as limit.Rate) func(limit.Rate) bool {
+	return func(r limit.Rate) bool { return r.Window == as.Window }
+}
+
+// PlanOfOtherWindows gives the index of the first plan that is counted elsewhere than the limit's own rates or an earlier plan,
+// because its rates have other windows; -1 for none.
+func (l *Limit) PlanOfOtherWindows() int {
+	rates := l.Rates
+	for i := range l.Plans {
+		other := l.Plans[i].Rates
+		switch {
+		case len(other) == 0: // it says nothing of rates
+		case len(rates) == 0:
+			rates = other
+		case len(rates) != len(other) || slices.ContainsFunc(other, func(r limit.Rate) bool { return !slices.ContainsFunc(rates, sameWindow(r)) }):
+			return i
+		}
+	}
+	return -1
 }
 
 func checkRules(l *Limit, identities int) *invalid {
@@ -142,6 +163,12 @@ func checkRules(l *Limit, identities int) *invalid {
 	for i := range l.Plans {
 		if e := checkException(l, l.Plans, i, ValidName); e != nil {
 			return e.in("plans", i)
+		}
+	}
+	if l.MaxWait > 0 {
+		if i := l.PlanOfOtherWindows(); i >= 0 {
+			return &invalid{"plans[" + strconv.Itoa(i) + "].rates", "have other windows than those before, want the same ones in each " +
+				"plan of a limit with max_wait: its requests wait in one line"}
 		}
 	}
 	for i := range l.Overrides {

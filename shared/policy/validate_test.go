@@ -60,6 +60,11 @@ func TestValidate(t *testing.T) {
 		{func(p *Policy) { p.Limits[0].MaxWait = 1 }, "limits[0].max_wait: is 1ns, want 0 to 1m0s in whole microseconds"},
 		{func(p *Policy) { p.Limits[0].MaxWait, p.Limits[0].Mode = time.Second, limit.Strict }, "limits[0].max_wait: needs mode lease, not strict"},
 		{func(p *Policy) { p.Limits[0].MaxWait, p.Limits[0].Mode = time.Second, limit.Async }, "limits[0].max_wait: needs mode lease, not async"},
+		{func(p *Policy) {
+			l := &p.Limits[0]
+			l.MaxWait, l.Mode = time.Second, limit.Lease
+			l.Plans = []Exception{{Name: "a", Rates: l.Rates}, {Name: "b", Rates: []limit.Rate{{Units: 1, Window: time.Hour}}}}
+		}, "limits[0].plans[1].rates: have other windows than those before, want the same ones in each plan of a limit with max_wait: its requests wait in one line"},
 		{func(p *Policy) { p.Limits[0].OnUnavailable = 0 }, "limits[0].on_unavailable: on_unavailable(0) is not known here"},
 		{func(p *Policy) { p.Limits[0].Match.PathExact = "v1" }, `limits[0].match.path_exact: "v1" is no path, want a slash first, at most 1024 bytes, no query and no white space`},
 		{func(p *Policy) { p.Limits[0].Match.PathPrefix = "/a?b" }, `limits[0].match.path_prefix: "/a?b" is no path, want a slash first, at most 1024 bytes, no query and no white space`},
