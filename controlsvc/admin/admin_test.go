@@ -23,6 +23,7 @@ import (
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/overlay"
 	"sluice/controlsvc/policyfile"
+	"sluice/controlsvc/store/branch"
 	"sluice/controlsvc/store/memory"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/instant"
@@ -247,6 +248,45 @@ func TestInspectTellsLeases(t *testing.T) {
 	lease := got.GetLeases()[0]
 	if lease.GetWorkerId() != 0xfeed || lease.GetUnits() != got.GetRates()[0].GetUsed() || lease.GetUnits() < 2 || lease.GetEndIn() == 0 {
 		t.Errorf("%v of %v", lease, got.GetRates())
+	}
+}
+
+// Of a key that is asked for often it is a replica that holds a lease of the store's, and the workers hold parts of it.
+func TestInspectTellsReplicas(t *testing.T) {
+	w := serve(t, "", func(store authority.Store) authority.Store {
+		now := func() instant.Instant { return 1_764_000_000_000_000 }
+		return branch.New(branch.Config{Store: store, Now: now, Replica: 0xbee, HotAsks: 40})
+	})
+	for call := range uint64(15) {
+		_, err := w.authority.Sync(t.Context(), &wire.SyncRequest{
+			WorkerID: 0xfeed, CallID: call + 1, Asks: []wire.Ask{{KeyRef: wire.KeyRef{Limit: "everybody"}, Want: 10, Min: 1, Waiting: 1}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := w.client.Inspect(t.Context(), &adminv1.InspectRequest{Key: &adminv1.Key{Limit: "everybody"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replicas, parts int
+	for _, l := range got.GetLeases() {
+		if l.GetReplicaId() == 0 {
+			continue
+		}
+		replicas++
+		if l.GetReplicaId() != 0xbee || l.GetWorkerId() != 0 {
+			t.Errorf("%v", l)
+		}
+		for _, part := range l.GetParts() {
+			parts++
+			if part.GetWorkerId() != 0xfeed || part.GetReplicaId() != 0 || part.GetUnits() == 0 || part.GetEndIn() == 0 {
+				t.Errorf("part %v", part)
+			}
+		}
+	}
+	if replicas == 0 || parts == 0 {
+		t.Errorf("%d leases of the replica's, %d parts: %v", replicas, parts, got.GetLeases())
 	}
 }
 

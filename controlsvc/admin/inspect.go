@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 
+	"sluice/controlsvc/authority"
 	adminv1 "sluice/shared/proto/sluice/admin/v1"
 )
 
@@ -28,12 +29,23 @@ func (s *Server) Inspect(ctx context.Context, request *adminv1.InspectRequest) (
 		})
 	}
 	for i := range known.Leases {
-		lease := &known.Leases[i]
-		response.Leases = append(response.Leases, &adminv1.Lease{
-			Id: lease.Lease, WorkerId: lease.WorkerOf(), Units: uint64(lease.Units), Age: micros(lease.Age), EndIn: micros(lease.EndIn),
-		})
+		response.Leases = append(response.Leases, leaseOf(&known.Leases[i]))
 	}
 	return response, nil
+}
+
+// leaseOf gives a lease of the wire, with its parts.
+func leaseOf(l *authority.LiveLease) *adminv1.Lease {
+	lease := &adminv1.Lease{Id: l.Lease, Units: uint64(l.Units), Age: micros(l.Age), EndIn: micros(l.EndIn)}
+	if id, replica := l.Holder(); replica {
+		lease.ReplicaId = id
+	} else {
+		lease.WorkerId = id
+	}
+	for i := range l.Parts {
+		lease.Parts = append(lease.Parts, leaseOf(&l.Parts[i]))
+	}
+	return lease
 }
 
 // Reset implements adminv1.AdminServer.

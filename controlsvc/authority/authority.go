@@ -210,6 +210,14 @@ func callName(worker, call uint64) string {
 	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
 }
 
+// replicaMark keeps the calls of replicas apart from those of workers.
+const replicaMark = "b"
+
+// ReplicaCall names a call by which a replica has units granted that it divides among workers.
+func ReplicaCall(replica, call uint64) string {
+	return strconv.FormatUint(replica, 16) + "." + replicaMark + strconv.FormatUint(call, 10)
+}
+
 // find gives a limit by its name, or with the rate that a call of Envoy's own rate limit filter brings.
 func (b *ruleBook) find(name string) (booked, bool) {
 	if found, is := b.limits[name]; is {

@@ -82,12 +82,13 @@ func partsOf(key string) int {
 	return 1 + strings.Count(key, "/")
 }
 
-// WorkerOf gives the id of the worker whose call a lease was granted to; 0 where the call is nobody's.
-func (l *LiveLease) WorkerOf() uint64 {
-	text, _, _ := strings.Cut(l.Call, ".")
+// Holder gives the id of the worker whose call a lease was granted to, or of the replica that holds it to divide it; 0 where
+// the call is nobody's.
+func (l *LiveLease) Holder() (id uint64, replica bool) {
+	text, rest, _ := strings.Cut(l.Call, ".")
 	id, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	return id
+	return id, strings.HasPrefix(rest, replicaMark)
 }

@@ -97,6 +97,8 @@ type LiveLease struct {
 	// Age is how long ago it was granted. EndIn is how long it may still be spent; where charges are counted in buckets it is
 	// rounded up to the end of one.
 	Age, EndIn time.Duration
+	// Parts are the sub-leases that a replica gave of a lease of its own, where it is this one; they may still be spent.
+	Parts []LiveLease
 }
 
 // Denial says when to ask again.

@@ -21,8 +21,9 @@ func newInspect(p Process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inspect KEY",
 		Short: "Say how a key stands: what it has used, when the next is free, who holds leases",
-		Long: "Inspect tells of each of a key's rates how much is used and left, when one request more would fit, and which workers hold\n" +
-			"leases: units that were granted and that they may still spend. Those count as used. It charges nothing.\n\n" + keyHelp,
+		Long: "Inspect tells of each of a key's rates how much is used and left, when one request more would fit, and who holds leases:\n" +
+			"units that were granted and that may still be spent. Those count as used. A replica of the service holds leases of keys that\n" +
+			"are asked for often, and divides them among workers. It charges nothing.\n\n" + keyHelp,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.names((*adminv1.ListNamesResponse).GetLimits, "/"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -102,34 +103,41 @@ func printInspected(to io.Writer, r *adminv1.InspectResponse) error {
 		return err
 	}
 	fmt.Fprintln(to)
-	fmt.Fprintln(table, "WORKER\tLEASES\tUNITS\tENDS IN")
+	fmt.Fprintln(table, "HELD BY\tLEASES\tUNITS\tENDS IN")
 	for _, h := range holders {
-		fmt.Fprintf(table, "%016x\t%d\t%d\t%s\n", h.worker, h.leases, h.units, brief(h.endIn))
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", h.who, h.leases, h.units, brief(h.endIn))
+		for _, part := range holdersOf(h.parts) {
+			fmt.Fprintf(table, "  of it %s\t%d\t%d\t%s\n", part.who, part.leases, part.units, brief(part.endIn))
+		}
 	}
 	return table.Flush()
 }
 
-// holder is a worker with leases of a key.
+// holder is a worker with leases of a key, or a replica with such that it divides: what it has given away of them is in parts.
 type holder struct {
-	worker               uint64
+	who                  string
 	leases, units, endIn uint64
+	parts                []*adminv1.Lease
 }
 
-// holdersOf sums leases up by worker, who has most of them first.
+// holdersOf sums leases up by who holds them, who has most of them first.
 func holdersOf(leases []*adminv1.Lease) []holder {
 	var holders []holder
 	for _, l := range leases {
-		at := slices.IndexFunc(holders, func(h holder) bool { return h.worker == l.GetWorkerId() })
+		who := fmt.Sprintf("worker %016x", l.GetWorkerId())
+		if l.GetReplicaId() != 0 {
+			who = fmt.Sprintf("replica %016x", l.GetReplicaId())
+		}
+		at := slices.IndexFunc(holders, func(h holder) bool { return h.who == who })
 		if at < 0 {
 			at = len(holders)
-			holders = append(holders, holder{worker: l.GetWorkerId()})
+			holders = append(holders, holder{who: who})
 		}
 		h := &holders[at]
 		h.leases, h.units, h.endIn = h.leases+1, h.units+l.GetUnits(), max(h.endIn, l.GetEndIn())
+		h.parts = append(h.parts, l.GetParts()...)
 	}
-	slices.SortFunc(holders, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(b.units, a.units), cmp.Compare(a.worker, b.worker))
-	})
+	slices.SortFunc(holders, func(a, b holder) int { return cmp.Or(cmp.Compare(b.units, a.units), cmp.Compare(a.who, b.who)) })
 	return holders
 }
 
@@ -160,11 +168,27 @@ type inspectedRate struct {
 }
 
 type inspectedLease struct {
-	ID     string  `json:"id"`
-	Worker string  `json:"worker"`
-	Units  uint64  `json:"units"`
-	Age    float64 `json:"age_seconds"`
-	EndIn  float64 `json:"end_in_seconds"`
+	ID string `json:"id"`
+	// Worker or Replica holds it. Parts is what a replica has given workers of it, where it is the one that answers.
+	Worker  string           `json:"worker,omitempty"`
+	Replica string           `json:"replica,omitempty"`
+	Units   uint64           `json:"units"`
+	Age     float64          `json:"age_seconds"`
+	EndIn   float64          `json:"end_in_seconds"`
+	Parts   []inspectedLease `json:"parts,omitempty"`
+}
+
+func inspectedLeaseOf(l *adminv1.Lease) inspectedLease {
+	out := inspectedLease{ID: l.GetId(), Units: l.GetUnits(), Age: seconds(l.GetAge()), EndIn: seconds(l.GetEndIn())}
+	if l.GetReplicaId() != 0 {
+		out.Replica = fmt.Sprintf("%016x", l.GetReplicaId())
+	} else {
+		out.Worker = fmt.Sprintf("%016x", l.GetWorkerId())
+	}
+	for _, part := range l.GetParts() {
+		out.Parts = append(out.Parts, inspectedLeaseOf(part))
+	}
+	return out
 }
 
 func inspectedOf(r *adminv1.InspectResponse) inspected {
@@ -180,9 +204,7 @@ func inspectedOf(r *adminv1.InspectResponse) inspected {
 		})
 	}
 	for _, l := range r.GetLeases() {
-		out.Leases = append(out.Leases, inspectedLease{
-			ID: l.GetId(), Worker: fmt.Sprintf("%016x", l.GetWorkerId()), Units: l.GetUnits(), Age: seconds(l.GetAge()), EndIn: seconds(l.GetEndIn()),
-		})
+		out.Leases = append(out.Leases, inspectedLeaseOf(l))
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/credentials/insecure"
 
+	adminv1 "sluice/shared/proto/sluice/admin/v1"
 	sluicev1 "sluice/shared/proto/sluice/v1"
 	"sluice/testharness/rig"
 )
@@ -68,6 +69,35 @@ func table(t *testing.T, what, got, want string) {
 func aWorker(t *testing.T, s *rig.Service, id uint64) *worker {
 	t.Helper()
 	return &worker{client: sluicev1.NewControlClient(connect(t, s.GRPC, insecure.NewCredentials())), id: id}
+}
+
+func TestInspectTellsHolders(t *testing.T) {
+	lease := func(worker, replica, units, endIn uint64, parts ...*adminv1.Lease) *adminv1.Lease {
+		return &adminv1.Lease{WorkerId: worker, ReplicaId: replica, Units: units, EndIn: endIn, Parts: parts}
+	}
+	r := &adminv1.InspectResponse{Limit: "slow", Key: "acme", Algorithm: "sliding_log", Mode: "lease", Leases: []*adminv1.Lease{
+		lease(0xa, 0, 3, 100_000), lease(0, 0xa, 10, 200_000, lease(0xb, 0, 2, 150_000), lease(0xc, 0, 4, 150_000)),
+		lease(0xa, 0, 2, 300_000), lease(0, 0xa, 10, 200_000, lease(0xb, 0, 3, 180_000)),
+	}}
+	var text strings.Builder
+	if err := printInspected(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	_, holders, _ := strings.Cut(text.String(), "\n\n")
+	want := `HELD BY                          LEASES  UNITS  ENDS IN
+replica 000000000000000a         2       20     200ms
+  of it worker 000000000000000b  2       5      180ms
+  of it worker 000000000000000c  1       4      150ms
+worker 000000000000000a          2       5      300ms
+`
+	if diff := cmp.Diff(want, holders); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	told := inspectedOf(r).Leases
+	if told[0].Worker != "000000000000000a" || told[0].Replica != "" || told[1].Replica != "000000000000000a" || told[1].Worker != "" ||
+		len(told[1].Parts) != 2 || told[1].Parts[1].Worker != "000000000000000c" {
+		t.Errorf("inspect -o json: %+v", told)
+	}
 }
 
 // The story of a key, told by the commands: used up, looked at, reset, raised, blocked.

@@ -42,6 +42,7 @@ const (
 
 // serving is a service that runs.
 type serving struct {
+	id        uint64 // of this replica, in this life
 	options   options
 	logger    *slog.Logger
 	metrics   *telemetry.Metrics
@@ -139,7 +140,7 @@ type listeners struct{ grpc, http, admin net.Listener }
 func (s *serving) newAuthority(p Process) *authority.Authority {
 	config := authority.Config{Store: s.store, Now: p.Now, Random: rand.Uint64, Observer: observer{s.metrics, s.traffic, s.denials}}
 	if s.options.store != memoryStore {
-		s.branch = branch.New(branch.Config{Store: s.store, Now: p.Now, Random: rand.Uint64})
+		s.branch = branch.New(branch.Config{Store: s.store, Now: p.Now, Replica: s.id})
 		config.Store = s.branch
 	}
 	return authority.New(config)
@@ -152,9 +153,9 @@ func newServing(ctx context.Context, p Process, o options, logger *slog.Logger, 
 		return nil, err
 	}
 	s := &serving{
-		options: o, logger: logger, metrics: telemetry.NewMetrics(), tracing: tracing,
-		traffic: traffic.New(traffic.Config{Now: p.Now, Replica: rand.Uint64()}),
+		id: rand.Uint64(), options: o, logger: logger, metrics: telemetry.NewMetrics(), tracing: tracing,
 	}
+	s.traffic = traffic.New(traffic.Config{Now: p.Now, Replica: s.id})
 	s.denials = s.metrics.DenialLog(logger, p.Now, o.denialLog)
 	s.store = s.metrics.Store(raw.Store, p.Now, s.traffic.Stored, tracing)
 	return s, nil

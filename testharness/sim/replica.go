@@ -84,7 +84,7 @@ type watchedBranch struct {
 
 func (s *service) newBranch() *watchedBranch {
 	return &watchedBranch{service: s, Branch: branch.New(branch.Config{
-		Store: behindReplica{s.store, s}, Now: s.clock.now, Random: s.run.world.random.Uint64,
+		Store: behindReplica{s.store, s}, Now: s.clock.now, Replica: s.run.world.random.Uint64(),
 		HotAsks: s.run.scenario.HotAsks, BatchShare: s.run.scenario.BatchShare,
 	})}
 }

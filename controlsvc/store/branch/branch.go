@@ -20,13 +20,14 @@ import (
 	"sluice/shared/lease"
 )
 
-// Config says what a Branch stands on. Store, Now and Random have to be set.
+// Config says what a Branch stands on. Store, Now and Replica have to be set.
 type Config struct {
 	// Store is that of all replicas.
 	Store authority.Store
-	// Now reads a clock that never steps back. Random draws numbers that no other process draws.
-	Now    func() instant.Instant
-	Random func() uint64
+	// Now reads a clock that never steps back.
+	Now func() instant.Instant
+	// Replica is a random number that no other replica has, and no earlier life of this one had.
+	Replica uint64
 	// HotAsks is from how many asks a second on a key is hot; 0: DefaultHotAsks.
 	HotAsks int64
 	// BatchShare: where little is free a lease of the replica's is 1/BatchShare of its part of the limit; 0: DefaultBatchShare.
@@ -64,7 +65,7 @@ func New(config Config) *Branch {
 	if config.BatchShare <= 0 {
 		config.BatchShare = DefaultBatchShare
 	}
-	b := &Branch{Store: config.Store, config: config, id: strconv.FormatUint(config.Random(), 16), seed: maphash.MakeSeed()}
+	b := &Branch{Store: config.Store, config: config, id: strconv.FormatUint(config.Replica, 16), seed: maphash.MakeSeed()}
 	for i := range b.shards {
 		b.shards[i] = newShard()
 	}
@@ -198,7 +199,7 @@ func (b *Branch) decide(p *pending, round int) {
 		p.next, p.bought = wait, k.buying
 	default:
 		p.next, p.buy = buy, terms
-		p.buy.Call = b.id + ".b" + strconv.FormatUint(b.serial.Add(1), 10)
+		p.buy.Call = authority.ReplicaCall(b.config.Replica, b.serial.Add(1))
 		k.buying = make(chan struct{})
 	}
 }
@@ -266,6 +267,13 @@ func (b *Branch) Cancel(ctx context.Context, operations []authority.Cancel) []er
 		b.shard(operations[i].Key.Name).cancel(&operations[i], b.config.Now())
 	}
 	return b.Store.Cancel(ctx, operations)
+}
+
+// Inspect implements authority.Store. Of this replica's own leases it tells which sub-leases are out.
+func (b *Branch) Inspect(ctx context.Context, key authority.Key, units int64) (authority.Inspection, error) {
+	told, err := b.Store.Inspect(ctx, key, units)
+	b.shard(key.Name).inspect(key.Name, told.Leases, b.config.Now())
+	return told, err //nolint:wrapcheck // it is the store's own
 }
 
 // Connected implements authority.Store.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/store/branch"
 	"sluice/controlsvc/store/memory"
@@ -65,9 +67,8 @@ func newRig(hot int64) *rig {
 	r.now.Store(int64(time.Hour / time.Microsecond))
 	read := func() instant.Instant { return instant.Instant(r.now.Load()) }
 	r.store = &counting{Store: memory.New(read, 1000)}
-	var random atomic.Uint64
 	r.Branch = branch.New(branch.Config{
-		Store: r.store, Now: read, Random: func() uint64 { return random.Add(1) }, HotAsks: hot, BatchShare: 10,
+		Store: r.store, Now: read, Replica: 0xbee, HotAsks: hot, BatchShare: 10,
 	})
 	return r
 }
@@ -192,6 +193,56 @@ func TestWhatAWorkerLeavesIsGivenAgain(t *testing.T) {
 	r.Cancel(ctx, []authority.Cancel{{Key: k, Call: "x"}, {Key: k, Call: "y"}})
 	if got := r.lease(1, k, "z").State.Remaining; got != left+10 {
 		t.Errorf("%d remain after both calls were given up and 1 taken, %d before", got, left)
+	}
+}
+
+// A lease of this replica's own is told with what workers hold of it; that is what is out, and not what is over or settled.
+func TestInspectTellsSubLeases(t *testing.T) {
+	r, k, ctx := newRig(4), key(1000), context.Background()
+	first := r.warm(t, k)
+	r.pass(10 * time.Millisecond)
+	second := r.reserve(authority.Reserve{Key: k, Call: "a.1", Want: 5, Min: 1, TTL: 100 * time.Millisecond, Shared: true})
+	r.strict(3, k, "b") // spent at once
+	own := func() (of authority.LiveLease) {
+		t.Helper()
+		told, err := r.Inspect(ctx, k, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range told.Leases {
+			if id, replica := l.Holder(); replica {
+				if id != 0xbee || of.Lease != "" {
+					t.Errorf("a replica's: %+v", l)
+				}
+				of = l
+			} else if l.Parts != nil {
+				t.Errorf("a worker's has parts: %+v", l)
+			}
+		}
+		return of
+	}
+	lease := own()
+	want := []authority.LiveLease{
+		{Lease: first.Lease, Call: lease.Parts[0].Call, Units: 10, Age: 10 * time.Millisecond, EndIn: lease.Parts[0].EndIn},
+		{Lease: second.Lease, Call: "a.1", Units: 5, EndIn: lease.Parts[1].EndIn},
+	}
+	if diff := cmp.Diff(want, lease.Parts); diff != "" || lease.Units < 15 {
+		t.Errorf("of %d units (-want +got):\n%s", lease.Units, diff)
+	}
+	for i, most := range []time.Duration{190 * time.Millisecond, 100 * time.Millisecond} {
+		if end := lease.Parts[i].EndIn; end < most || end > most*101/100 {
+			t.Errorf("part %d ends in %v; want %v and the drift", i, end, most)
+		}
+	}
+	r.pass(150 * time.Millisecond)
+	if parts := own().Parts; len(parts) != 1 || parts[0].Lease != first.Lease {
+		t.Errorf("once one is over: %+v", parts)
+	}
+	if err := r.Settle(ctx, []authority.Settle{{Key: k, Lease: first.Lease, Unused: 10}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if parts := own().Parts; len(parts) != 0 {
+		t.Errorf("once the other is settled: %+v", parts)
 	}
 }
 

@@ -29,6 +29,8 @@ type sub struct {
 	// worker may spend one, by this replica's clock.
 	strict bool
 	last   instant.Instant
+	// at is when it was given.
+	at instant.Instant
 }
 
 func newHeld(l *lease.Lease, units int64) *held {

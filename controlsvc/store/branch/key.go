@@ -197,7 +197,7 @@ func (k *key) serve(p *pending, now instant.Instant, inPart bool, name func() st
 	if units == 0 {
 		return false
 	}
-	s := &sub{of: from, call: o.Call, part: o.Part, units: units, strict: o.TTL == 0, last: now}
+	s := &sub{of: from, call: o.Call, part: o.Part, units: units, strict: o.TTL == 0, last: now, at: now}
 	r := authority.Reserved{Lease: name(), Units: units}
 	if !s.strict {
 		start := max(now, from.lease.From)

@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -98,6 +99,32 @@ func (s *shard) changed(name string) {
 	defer s.mu.Unlock()
 	if k, known := s.keys.Peek(name); known {
 		k.forget()
+	}
+}
+
+// inspect adds the sub-leases that may still be spent to leases of a key's that are held here, so many in all as are told of.
+func (s *shard) inspect(name string, leases []authority.LiveLease, now instant.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, known := s.keys.Peek(name)
+	if !known {
+		return
+	}
+	room := authority.MaxLeasesTold
+	for id, given := range k.subs {
+		i := slices.IndexFunc(leases, func(l authority.LiveLease) bool { return l.Lease == given.of.lease.ID })
+		if i < 0 || given.strict || given.last <= now || room == 0 {
+			continue
+		}
+		room--
+		leases[i].Parts = append(leases[i].Parts, authority.LiveLease{
+			Lease: id, Call: given.call, Units: given.units, Age: now.Sub(given.at), EndIn: given.last.Sub(now),
+		})
+	}
+	for i := range leases {
+		slices.SortFunc(leases[i].Parts, func(a, b authority.LiveLease) int {
+			return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Lease, b.Lease))
+		})
 	}
 }
 

@@ -516,10 +516,14 @@ func (x *InspectedRate) GetResetIn() uint64 {
 }
 
 type Lease struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	WorkerId uint64                 `protobuf:"fixed64,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Units    uint64                 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Who holds it: a worker, or a replica of the service that divides it among workers.
+	WorkerId  uint64 `protobuf:"fixed64,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	ReplicaId uint64 `protobuf:"fixed64,6,opt,name=replica_id,json=replicaId,proto3" json:"replica_id,omitempty"`
+	// Of a lease of the replica that answers: the sub-leases that workers may still spend.
+	Parts []*Lease `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	Units uint64   `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
 	// How long ago it was granted, and how long it may still be spent.
 	Age           uint64 `protobuf:"varint,4,opt,name=age,proto3" json:"age,omitempty"`
 	EndIn         uint64 `protobuf:"varint,5,opt,name=end_in,json=endIn,proto3" json:"end_in,omitempty"`
@@ -569,6 +573,20 @@ func (x *Lease) GetWorkerId() uint64 {
 		return x.WorkerId
 	}
 	return 0
+}
+
+func (x *Lease) GetReplicaId() uint64 {
+	if x != nil {
+		return x.ReplicaId
+	}
+	return 0
+}
+
+func (x *Lease) GetParts() []*Lease {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
 }
 
 func (x *Lease) GetUnits() uint64 {
@@ -2354,10 +2372,13 @@ const file_sluice_admin_v1_admin_proto_rawDesc = "" +
 	"\tremaining\x18\x03 \x01(\x04R\tremaining\x12\x17\n" +
 	"\afree_in\x18\x04 \x01(\x04R\x06freeIn\x12\x14\n" +
 	"\x05never\x18\x05 \x01(\bR\x05never\x12\x19\n" +
-	"\breset_in\x18\x06 \x01(\x04R\aresetIn\"s\n" +
+	"\breset_in\x18\x06 \x01(\x04R\aresetIn\"\xc0\x01\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\x06R\bworkerId\x12\x14\n" +
+	"\tworker_id\x18\x02 \x01(\x06R\bworkerId\x12\x1d\n" +
+	"\n" +
+	"replica_id\x18\x06 \x01(\x06R\treplicaId\x12,\n" +
+	"\x05parts\x18\a \x03(\v2\x16.sluice.admin.v1.LeaseR\x05parts\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x04R\x05units\x12\x10\n" +
 	"\x03age\x18\x04 \x01(\x04R\x03age\x12\x15\n" +
 	"\x06end_in\x18\x05 \x01(\x04R\x05endIn\"6\n" +
@@ -2566,54 +2587,55 @@ var file_sluice_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 1: sluice.admin.v1.InspectResponse.rates:type_name -> sluice.admin.v1.InspectedRate
 	7,  // 2: sluice.admin.v1.InspectResponse.leases:type_name -> sluice.admin.v1.Lease
 	3,  // 3: sluice.admin.v1.InspectedRate.rate:type_name -> sluice.admin.v1.Rate
-	2,  // 4: sluice.admin.v1.ResetRequest.key:type_name -> sluice.admin.v1.Key
-	2,  // 5: sluice.admin.v1.SetOverrideRequest.key:type_name -> sluice.admin.v1.Key
-	3,  // 6: sluice.admin.v1.SetOverrideRequest.rates:type_name -> sluice.admin.v1.Rate
-	21, // 7: sluice.admin.v1.SetOverrideResponse.entry:type_name -> sluice.admin.v1.OverlayEntry
-	2,  // 8: sluice.admin.v1.RemoveOverrideRequest.key:type_name -> sluice.admin.v1.Key
-	0,  // 9: sluice.admin.v1.Listing.kind:type_name -> sluice.admin.v1.ListKind
-	14, // 10: sluice.admin.v1.SetListingRequest.listing:type_name -> sluice.admin.v1.Listing
-	21, // 11: sluice.admin.v1.SetListingResponse.entry:type_name -> sluice.admin.v1.OverlayEntry
-	14, // 12: sluice.admin.v1.RemoveListingRequest.listing:type_name -> sluice.admin.v1.Listing
-	21, // 13: sluice.admin.v1.ListOverlayResponse.entries:type_name -> sluice.admin.v1.OverlayEntry
-	2,  // 14: sluice.admin.v1.OverlayEntry.key:type_name -> sluice.admin.v1.Key
-	3,  // 15: sluice.admin.v1.OverlayEntry.rates:type_name -> sluice.admin.v1.Rate
-	14, // 16: sluice.admin.v1.OverlayEntry.listing:type_name -> sluice.admin.v1.Listing
-	1,  // 17: sluice.admin.v1.TopRequest.by:type_name -> sluice.admin.v1.TopBy
-	27, // 18: sluice.admin.v1.TopResponse.total:type_name -> sluice.admin.v1.Counts
-	26, // 19: sluice.admin.v1.TopResponse.rows:type_name -> sluice.admin.v1.TopRow
-	27, // 20: sluice.admin.v1.TopRow.counts:type_name -> sluice.admin.v1.Counts
-	33, // 21: sluice.admin.v1.StatusResponse.reload:type_name -> sluice.admin.v1.Reload
-	34, // 22: sluice.admin.v1.StatusResponse.store:type_name -> sluice.admin.v1.Store
-	30, // 23: sluice.admin.v1.StatusResponse.replicas:type_name -> sluice.admin.v1.Replica
-	21, // 24: sluice.admin.v1.StatusResponse.overlay:type_name -> sluice.admin.v1.OverlayEntry
-	31, // 25: sluice.admin.v1.StatusResponse.workers:type_name -> sluice.admin.v1.Worker
-	32, // 26: sluice.admin.v1.StatusResponse.fallbacks:type_name -> sluice.admin.v1.Fallback
-	4,  // 27: sluice.admin.v1.Admin.Inspect:input_type -> sluice.admin.v1.InspectRequest
-	8,  // 28: sluice.admin.v1.Admin.Reset:input_type -> sluice.admin.v1.ResetRequest
-	10, // 29: sluice.admin.v1.Admin.SetOverride:input_type -> sluice.admin.v1.SetOverrideRequest
-	12, // 30: sluice.admin.v1.Admin.RemoveOverride:input_type -> sluice.admin.v1.RemoveOverrideRequest
-	15, // 31: sluice.admin.v1.Admin.SetListing:input_type -> sluice.admin.v1.SetListingRequest
-	17, // 32: sluice.admin.v1.Admin.RemoveListing:input_type -> sluice.admin.v1.RemoveListingRequest
-	19, // 33: sluice.admin.v1.Admin.ListOverlay:input_type -> sluice.admin.v1.ListOverlayRequest
-	22, // 34: sluice.admin.v1.Admin.ListNames:input_type -> sluice.admin.v1.ListNamesRequest
-	24, // 35: sluice.admin.v1.Admin.Top:input_type -> sluice.admin.v1.TopRequest
-	28, // 36: sluice.admin.v1.Admin.Status:input_type -> sluice.admin.v1.StatusRequest
-	5,  // 37: sluice.admin.v1.Admin.Inspect:output_type -> sluice.admin.v1.InspectResponse
-	9,  // 38: sluice.admin.v1.Admin.Reset:output_type -> sluice.admin.v1.ResetResponse
-	11, // 39: sluice.admin.v1.Admin.SetOverride:output_type -> sluice.admin.v1.SetOverrideResponse
-	13, // 40: sluice.admin.v1.Admin.RemoveOverride:output_type -> sluice.admin.v1.RemoveOverrideResponse
-	16, // 41: sluice.admin.v1.Admin.SetListing:output_type -> sluice.admin.v1.SetListingResponse
-	18, // 42: sluice.admin.v1.Admin.RemoveListing:output_type -> sluice.admin.v1.RemoveListingResponse
-	20, // 43: sluice.admin.v1.Admin.ListOverlay:output_type -> sluice.admin.v1.ListOverlayResponse
-	23, // 44: sluice.admin.v1.Admin.ListNames:output_type -> sluice.admin.v1.ListNamesResponse
-	25, // 45: sluice.admin.v1.Admin.Top:output_type -> sluice.admin.v1.TopResponse
-	29, // 46: sluice.admin.v1.Admin.Status:output_type -> sluice.admin.v1.StatusResponse
-	37, // [37:47] is the sub-list for method output_type
-	27, // [27:37] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	7,  // 4: sluice.admin.v1.Lease.parts:type_name -> sluice.admin.v1.Lease
+	2,  // 5: sluice.admin.v1.ResetRequest.key:type_name -> sluice.admin.v1.Key
+	2,  // 6: sluice.admin.v1.SetOverrideRequest.key:type_name -> sluice.admin.v1.Key
+	3,  // 7: sluice.admin.v1.SetOverrideRequest.rates:type_name -> sluice.admin.v1.Rate
+	21, // 8: sluice.admin.v1.SetOverrideResponse.entry:type_name -> sluice.admin.v1.OverlayEntry
+	2,  // 9: sluice.admin.v1.RemoveOverrideRequest.key:type_name -> sluice.admin.v1.Key
+	0,  // 10: sluice.admin.v1.Listing.kind:type_name -> sluice.admin.v1.ListKind
+	14, // 11: sluice.admin.v1.SetListingRequest.listing:type_name -> sluice.admin.v1.Listing
+	21, // 12: sluice.admin.v1.SetListingResponse.entry:type_name -> sluice.admin.v1.OverlayEntry
+	14, // 13: sluice.admin.v1.RemoveListingRequest.listing:type_name -> sluice.admin.v1.Listing
+	21, // 14: sluice.admin.v1.ListOverlayResponse.entries:type_name -> sluice.admin.v1.OverlayEntry
+	2,  // 15: sluice.admin.v1.OverlayEntry.key:type_name -> sluice.admin.v1.Key
+	3,  // 16: sluice.admin.v1.OverlayEntry.rates:type_name -> sluice.admin.v1.Rate
+	14, // 17: sluice.admin.v1.OverlayEntry.listing:type_name -> sluice.admin.v1.Listing
+	1,  // 18: sluice.admin.v1.TopRequest.by:type_name -> sluice.admin.v1.TopBy
+	27, // 19: sluice.admin.v1.TopResponse.total:type_name -> sluice.admin.v1.Counts
+	26, // 20: sluice.admin.v1.TopResponse.rows:type_name -> sluice.admin.v1.TopRow
+	27, // 21: sluice.admin.v1.TopRow.counts:type_name -> sluice.admin.v1.Counts
+	33, // 22: sluice.admin.v1.StatusResponse.reload:type_name -> sluice.admin.v1.Reload
+	34, // 23: sluice.admin.v1.StatusResponse.store:type_name -> sluice.admin.v1.Store
+	30, // 24: sluice.admin.v1.StatusResponse.replicas:type_name -> sluice.admin.v1.Replica
+	21, // 25: sluice.admin.v1.StatusResponse.overlay:type_name -> sluice.admin.v1.OverlayEntry
+	31, // 26: sluice.admin.v1.StatusResponse.workers:type_name -> sluice.admin.v1.Worker
+	32, // 27: sluice.admin.v1.StatusResponse.fallbacks:type_name -> sluice.admin.v1.Fallback
+	4,  // 28: sluice.admin.v1.Admin.Inspect:input_type -> sluice.admin.v1.InspectRequest
+	8,  // 29: sluice.admin.v1.Admin.Reset:input_type -> sluice.admin.v1.ResetRequest
+	10, // 30: sluice.admin.v1.Admin.SetOverride:input_type -> sluice.admin.v1.SetOverrideRequest
+	12, // 31: sluice.admin.v1.Admin.RemoveOverride:input_type -> sluice.admin.v1.RemoveOverrideRequest
+	15, // 32: sluice.admin.v1.Admin.SetListing:input_type -> sluice.admin.v1.SetListingRequest
+	17, // 33: sluice.admin.v1.Admin.RemoveListing:input_type -> sluice.admin.v1.RemoveListingRequest
+	19, // 34: sluice.admin.v1.Admin.ListOverlay:input_type -> sluice.admin.v1.ListOverlayRequest
+	22, // 35: sluice.admin.v1.Admin.ListNames:input_type -> sluice.admin.v1.ListNamesRequest
+	24, // 36: sluice.admin.v1.Admin.Top:input_type -> sluice.admin.v1.TopRequest
+	28, // 37: sluice.admin.v1.Admin.Status:input_type -> sluice.admin.v1.StatusRequest
+	5,  // 38: sluice.admin.v1.Admin.Inspect:output_type -> sluice.admin.v1.InspectResponse
+	9,  // 39: sluice.admin.v1.Admin.Reset:output_type -> sluice.admin.v1.ResetResponse
+	11, // 40: sluice.admin.v1.Admin.SetOverride:output_type -> sluice.admin.v1.SetOverrideResponse
+	13, // 41: sluice.admin.v1.Admin.RemoveOverride:output_type -> sluice.admin.v1.RemoveOverrideResponse
+	16, // 42: sluice.admin.v1.Admin.SetListing:output_type -> sluice.admin.v1.SetListingResponse
+	18, // 43: sluice.admin.v1.Admin.RemoveListing:output_type -> sluice.admin.v1.RemoveListingResponse
+	20, // 44: sluice.admin.v1.Admin.ListOverlay:output_type -> sluice.admin.v1.ListOverlayResponse
+	23, // 45: sluice.admin.v1.Admin.ListNames:output_type -> sluice.admin.v1.ListNamesResponse
+	25, // 46: sluice.admin.v1.Admin.Top:output_type -> sluice.admin.v1.TopResponse
+	29, // 47: sluice.admin.v1.Admin.Status:output_type -> sluice.admin.v1.StatusResponse
+	38, // [38:48] is the sub-list for method output_type
+	28, // [28:38] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_sluice_admin_v1_admin_proto_init() }
