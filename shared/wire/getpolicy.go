@@ -102,9 +102,9 @@ func parsePolicy(b []byte, p *policy.Policy) *FieldError {
 		case 3:
 			p.Limits = element(&f, "limits", p.Limits, policy.MaxLimits, parseLimit)
 		case 4:
-			p.Allow = f.lists("allow", p.Allow)
+			p.Allow = element(&f, "allow", p.Allow, policy.MaxLists, parseList)
 		case 5:
-			p.Block = f.lists("block", p.Block)
+			p.Block = element(&f, "block", p.Block, policy.MaxLists, parseList)
 		case 6:
 			p.ShadowHeader = f.flag("shadow_header")
 		case 7:

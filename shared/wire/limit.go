@@ -52,7 +52,7 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 		case 3:
 			l.Key = f.indices("key", policy.MaxKeyParts, l.Key)
 		case 4:
-			l.Rates = f.rates(l.Rates)
+			l.Rates = element(&f, "rates", l.Rates, limit.MaxRates, parseRate)
 		case 5:
 			l.Algorithm = limit.Algorithm(f.number8("algorithm"))
 		case 6:
@@ -68,7 +68,7 @@ func parseLimit(b []byte) (l policy.Limit, err *FieldError) {
 		case 20:
 			l.Response = f.number32("response")
 		case 21:
-			l.Descriptor = f.descriptor(l.Descriptor)
+			l.Descriptor = element(&f, "descriptor", l.Descriptor, policy.MaxDescriptorEntries, parseDescriptorEntry)
 		case 22:
 			l.Replaces = f.indices("replaces", policy.MaxReplaces, l.Replaces)
 		default:
@@ -93,16 +93,6 @@ func parseRate(b []byte) (r limit.Rate, err *FieldError) {
 		}
 	}
 	return r, f.err
-}
-
-func (f *fields) descriptor(into []policy.DescriptorEntry) []policy.DescriptorEntry {
-	b := f.message("descriptor")
-	if !f.room("descriptor", len(into), policy.MaxDescriptorEntries) {
-		return into
-	}
-	e, err := parseDescriptorEntry(b)
-	f.nested("descriptor", len(into), err)
-	return append(into, e)
 }
 
 func parseDescriptorEntry(b []byte) (e policy.DescriptorEntry, err *FieldError) {

@@ -52,9 +52,9 @@ func parseMatch(b []byte, m *policy.Match, negated bool) *FieldError {
 		case 6:
 			m.PathRegex = f.text("path_regex", policy.MaxPatternLength)
 		case 7:
-			m.Headers = f.fieldMatches("headers", m.Headers)
+			m.Headers = element(&f, "headers", m.Headers, policy.MaxFieldMatches, parseFieldMatch)
 		case 8:
-			m.Query = f.fieldMatches("query", m.Query)
+			m.Query = element(&f, "query", m.Query, policy.MaxFieldMatches, parseFieldMatch)
 		case 9:
 			inner := f.message("not")
 			if negated {
@@ -72,26 +72,19 @@ func parseMatch(b []byte, m *policy.Match, negated bool) *FieldError {
 	return f.err
 }
 
-// fieldMatches reads one more of a list.
-func (f *fields) fieldMatches(name string, into []policy.FieldMatch) []policy.FieldMatch {
-	b := f.message(name)
-	if !f.room(name, len(into), policy.MaxFieldMatches) {
-		return into
-	}
-	var m policy.FieldMatch
-	inner := fields{rest: b}
-	for inner.next() {
-		switch inner.number {
+func parseFieldMatch(b []byte) (m policy.FieldMatch, err *FieldError) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.number {
 		case 1:
-			m.Name = inner.text("name", policy.MaxNameLength)
+			m.Name = f.text("name", policy.MaxNameLength)
 		case 2:
-			m.Kind = policy.FieldKind(inner.number8("kind"))
+			m.Kind = policy.FieldKind(f.number8("kind"))
 		case 3:
-			m.Value = inner.text("value", policy.MaxFieldValue)
+			m.Value = f.text("value", policy.MaxFieldValue)
 		default:
-			inner.skip()
+			f.skip()
 		}
 	}
-	f.nested(name, len(into), inner.err)
-	return append(into, m)
+	return m, f.err
 }

@@ -56,48 +56,18 @@ func (f *fields) rules(l *policy.Limit) {
 	case 12:
 		l.Shadow = f.number32("shadow")
 	case 13:
-		l.Plans = f.exceptions("plans", policy.MaxPlans, l.Plans)
+		l.Plans = element(f, "plans", l.Plans, policy.MaxPlans, parseException)
 	case 14:
 		l.PlanBy = f.number32("plan_by")
 	case 15:
-		l.Overrides = f.exceptions("overrides", policy.MaxOverrides, l.Overrides)
+		l.Overrides = element(f, "overrides", l.Overrides, policy.MaxOverrides, parseException)
 	case 16:
-		l.Allow = f.lists("allow", l.Allow)
+		l.Allow = element(f, "allow", l.Allow, policy.MaxLists, parseList)
 	case 17:
-		l.Block = f.lists("block", l.Block)
+		l.Block = element(f, "block", l.Block, policy.MaxLists, parseList)
 	default:
 		f.skip()
 	}
-}
-
-func (f *fields) rates(into []limit.Rate) []limit.Rate {
-	b := f.message("rates")
-	if !f.room("rates", len(into), limit.MaxRates) {
-		return into
-	}
-	r, err := parseRate(b)
-	f.nested("rates", len(into), err)
-	return append(into, r)
-}
-
-func (f *fields) exceptions(name string, most int, into []policy.Exception) []policy.Exception {
-	b := f.message(name)
-	if !f.room(name, len(into), most) {
-		return into
-	}
-	e, err := parseException(b)
-	f.nested(name, len(into), err)
-	return append(into, e)
-}
-
-func (f *fields) lists(name string, into []policy.List) []policy.List {
-	b := f.message(name)
-	if !f.room(name, len(into), policy.MaxLists) {
-		return into
-	}
-	l, err := parseList(b)
-	f.nested(name, len(into), err)
-	return append(into, l)
 }
 
 // parseMeasure reads a message into what earlier ones of the same field said.
@@ -125,7 +95,7 @@ func parseException(b []byte) (e policy.Exception, err *FieldError) {
 		case 1:
 			e.Name = f.text("name", policy.MaxKeyLength)
 		case 2:
-			e.Rates = f.rates(e.Rates)
+			e.Rates = element(&f, "rates", e.Rates, limit.MaxRates, parseRate)
 		case 3:
 			e.Unlimited = f.flag("unlimited")
 		case 4:
