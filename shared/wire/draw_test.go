@@ -145,6 +145,9 @@ func drawPolicyResponse(t *rapid.T) GetPolicyResponse {
 			l.Response = rapid.Uint32Range(0, uint32(n-1)).Draw(t, "response")
 		}
 		drawRules(t, &l, len(identities))
+		if l.PlanOfOtherWindows() >= 0 {
+			l.MaxWait = 0
+		}
 		if l.Descriptor = drawDescriptor(t); len(l.Descriptor) > 0 {
 			l.Match, l.Measure, l.Plans, l.PlanBy, l.Overrides, l.Allow, l.Block = policy.Match{}, policy.Measure{}, nil, 0, nil, nil, nil
 		} else if n := len(identities); n > 0 {
