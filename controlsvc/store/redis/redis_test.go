@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -117,6 +118,40 @@ func (s *Store) withClock(t *testing.T) storetest.Harness {
 		set()
 	}
 	return storetest.Harness{Store: clocked, Advance: advance, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
+}
+
+// The charges of a sliding log are what counts, whatever has become of their account, and whoever comes next.
+func TestAnAccountThatIsWrong(t *testing.T) {
+	s := openPatiently(t, startServer(t).URL())
+	for _, wrong := range []struct {
+		name, text string // of no text: it is gone
+	}{
+		{name: "gone"},
+		{"of another shape", "what is this?"},
+		{"of nothing", strings.Repeat("\x00", 48)},
+	} {
+		for _, ttl := range []time.Duration{0, time.Second} {
+			t.Run(fmt.Sprintf("%s, %v", wrong.name, ttl), func(t *testing.T) {
+				k := testKey(wrong.name+ttl.String(), "3/1m")
+				for call, granted := range []int64{1, 1, 1, 0} {
+					out := reserve(t, s, authority.Reserve{Key: k, Call: strconv.Itoa(call), Want: 1, Min: 1, TTL: ttl})
+					if out.Units != granted || out.State.Remaining != max(0, 2-int64(call)) {
+						t.Errorf("call %d was granted %d, with %d left", call, out.Units, out.State.Remaining)
+					}
+					account := s.keysOf(k)[1]
+					if err := s.client.Del(t.Context(), account).Err(); err != nil {
+						t.Fatal(err)
+					}
+					if wrong.text == "" {
+						continue
+					}
+					if err := s.client.Set(t.Context(), account, wrong.text, time.Minute).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }
 
 func empty(t *testing.T, s *Store) {

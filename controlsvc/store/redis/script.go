@@ -16,6 +16,12 @@ import (
 //go:embed head.lua
 var headSource string
 
+//go:embed strict.lua
+var strictSource string
+
+//go:embed contract.lua
+var contractSource string
+
 //go:embed operations.lua
 var operationsSource string
 
@@ -57,7 +63,11 @@ type algorithm struct {
 func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algorithm {
 	algorithms := map[limit.Algorithm]*algorithm{}
 	add := func(named limit.Algorithm, source string, suffixes ...string) {
-		algorithms[named] = &algorithm{script: newScript(change(headSource + source + operationsSource)), suffixes: suffixes}
+		first := headSource
+		if named == limit.SlidingLog {
+			first += strictSource
+		}
+		algorithms[named] = &algorithm{script: newScript(change(first + contractSource + source + operationsSource)), suffixes: suffixes}
 	}
 	add(limit.SlidingLog, slidingLogSource, "", ":n")
 	add(limit.SlidingBuckets, slidingBucketsSource, "", ":g")

@@ -6,9 +6,6 @@
 -- A member is a grant's name, or, after a settle or in a record, kind:call:part:minted:place:units with the kinds s, what
 -- was left of a grant when it was settled, and r, what was recorded. None ever takes another's place.
 
-local PAGE = 100 -- members that are read at once
-local ACCOUNT = '<dddddd'
-
 local function newest(w)
   return tonumber(redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')[2]) or 0
 end

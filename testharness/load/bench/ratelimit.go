@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -250,6 +251,11 @@ func rateLimitFleet(ctx context.Context, o options, log io.Writer) (all []*asked
 	}, stop, nil
 }
 
+// only gives those to be measured: all, or the floor and those with a text in their names.
+func only(all []*asked, text string) []*asked {
+	return slices.DeleteFunc(slices.Clone(all), func(a *asked) bool { return a.name != floorName && !strings.Contains(a.name, text) })
+}
+
 // rateLimits measures the rate limit service: every contender at every concurrency, round after round; then what a limit
 // that is used up admits, and how fair it is.
 func rateLimits(ctx context.Context, o options, log io.Writer, told func(string, ...any)) (string, error) {
@@ -259,6 +265,7 @@ func rateLimits(ctx context.Context, o options, log io.Writer, told func(string,
 	}
 	defer stop()
 	onRedis := all[1]
+	all = only(all, o.only)
 	tight, err := onRedis.judged(ctx, 2*o.lasts)
 	if err != nil {
 		return "", err
