@@ -11,13 +11,17 @@ import (
 )
 
 // port is what the conversation asks of a proxy, in process: a call is a goroutine that has the authority answer, of which
-// the conversation bounds how many there are. What is about streams is never asked.
+// the conversation bounds how many there are. What an answer lets go next, its goroutine takes on: its stack has grown
+// already. What is about streams is never asked.
 type port struct {
 	host.Proxy // nil
 
 	worker *worker
 	config *Config
 	last   host.CallID
+	// answering says that a goroutine which has made a call is taking its answer in, and will make next after that.
+	answering bool
+	next      func() (host.CallID, reply)
 }
 
 func (p *port) Now() instant.Instant { return p.config.Now() }
@@ -44,26 +48,38 @@ func (p *port) Call(_ string, headers []host.Header, body []byte, timeout time.D
 			return 0, err
 		}
 		version := wire.AppendGetPolicyResponse(nil, &wire.GetPolicyResponse{Version: request.Version})
-		p.worker.calls.Go(func() { p.worker.ended(id, reply{body: wire.AppendFrame(nil, version), whole: true}) })
+		p.begin(func() (host.CallID, reply) { return id, reply{body: wire.AppendFrame(nil, version), whole: true} })
 		return id, nil
 	}
 	request, err := wire.ParseSyncRequest(body[wire.FrameHeader:])
 	if err != nil {
 		return 0, err
 	}
-	p.worker.calls.Go(func() {
+	p.begin(func() (host.CallID, reply) {
 		// An answer that tells what the store did not do has to be there before the conversation gives the call up.
 		ctx, cancel := context.WithTimeout(context.Background(), timeout*4/5)
 		defer cancel()
 		response, err := p.config.Authority.Sync(ctx, &request)
 		if err != nil {
-			p.worker.ended(id, reply{failure: err.Error()})
-			return
+			return id, reply{failure: err.Error()}
 		}
 		message := wire.AppendSyncResponse(nil, response)
-		p.worker.ended(id, reply{body: wire.AppendFrame(make([]byte, 0, len(message)+wire.FrameHeader), message), whole: true})
+		return id, reply{body: wire.AppendFrame(make([]byte, 0, len(message)+wire.FrameHeader), message), whole: true}
 	})
 	return id, nil
+}
+
+// begin has a call made.
+func (p *port) begin(call func() (host.CallID, reply)) {
+	if p.answering && p.next == nil {
+		p.next = call
+		return
+	}
+	p.worker.calls.Go(func() {
+		for call != nil {
+			call = p.worker.ended(call())
+		}
+	})
 }
 
 func isGetPolicy(headers []host.Header) bool {

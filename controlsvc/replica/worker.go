@@ -115,11 +115,16 @@ func (w *worker) tick() time.Duration {
 	return next
 }
 
-func (w *worker) ended(id host.CallID, r reply) {
+// ended takes the answer to a call, and gives the call that is to be made next, if any.
+func (w *worker) ended(id host.CallID, r reply) (next func() (host.CallID, reply)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.port.answering = true
 	w.client.CallEnded(id, r)
 	w.tickInTime()
+	next = w.port.next
+	w.port.answering, w.port.next = false, nil
+	return next
 }
 
 // tickInTime has the replica tick as early as the next request that is held is due.
