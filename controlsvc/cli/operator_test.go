@@ -21,7 +21,7 @@ import (
 // operate runs a command for operators against a service.
 func operate(t *testing.T, s *rig.Service, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return command(map[string]string{"SLUICE_ADDRESS": s.Admin}, args...)
+	return command(map[string]string{"SLUICE_ADDRESS": s.Admin, "SLUICE_TIMEOUT": "20s"}, args...)
 }
 
 // does runs a command that has to succeed, and gives what it prints.
@@ -103,7 +103,7 @@ worker 000000000000000a          2       5      300ms
 // The story of a key, told by the commands: used up, looked at, reset, raised, blocked.
 func TestOperator(t *testing.T) {
 	redis := startRedis(t)
-	for name, store := range map[string]string{"memory": "memory", "redis": redis.URL()} {
+	for name, store := range map[string]string{"memory": "memory", "redis": patient(redis)} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, rig.ServiceOptions{Store: store})
 			says(t, s.Process, "sluice admin: "+s.Admin+", without a token: everybody on this machine may use it")
@@ -176,7 +176,7 @@ func TestOperatorOfTwoReplicas(t *testing.T) {
 	policy := write(t, goodPolicy)
 	one := start(t, rig.ServiceOptions{Policy: policy, Store: redis.URL()})
 	other := start(t, rig.ServiceOptions{Policy: policy, Store: redis.URL()})
-	does(t, one, "override", "set", "slow/acme", "--rate", "9/100s", "--for", "3s")
+	does(t, one, "override", "set", "slow/acme", "--rate", "9/100s", "--for", "1h")
 	does(t, one, "override", "set", "slow/globex", "--rate", "7/100s", "--for", "1h")
 	rate := func(s *rig.Service, key string) string {
 		var told inspected
@@ -199,6 +199,7 @@ func TestOperatorOfTwoReplicas(t *testing.T) {
 	if got := aWorker(t, other, 7).ask(t, "slow", 9); got.GetUnits() != 9 {
 		t.Errorf("9 asked of the other replica: %v", got)
 	}
+	does(t, one, "override", "set", "slow/acme", "--rate", "9/100s", "--for", "2s")
 	becomes(one, "acme", "5/100s")
 	becomes(other, "acme", "5/100s")
 
@@ -320,9 +321,12 @@ func TestCompletion(t *testing.T) {
 		"__complete|inspect|s": "slow/\n:6\n", "__complete|inspect|--limit|t": "tenant\n:4\n", "__complete|block|": "list\tList the blocks that were set\ntenant\n:4\n",
 		"__complete|override|set|": "tenant/\nslow/\n:6\n", "__complete|top|--limit|": "tenant\nslow\n:4\n",
 	} {
-		if got := does(t, s, strings.Split(args, "|")...); got != want {
-			t.Errorf("%s: %q; want %q", args, got, want)
-		}
+		eventually(t, func() error { // what is typed is not held up for more than a second, in which a busy machine may have no answer
+			if got := does(t, s, strings.Split(args, "|")...); got != want {
+				return fmt.Errorf("%s: %q; want %q", args, got, want)
+			}
+			return nil
+		})
 	}
 	// Without a service there is nothing to complete, and nothing goes wrong.
 	code, stdout, _ := command(map[string]string{"SLUICE_ADDRESS": "127.0.0.1:1"}, "__complete", "inspect", "")

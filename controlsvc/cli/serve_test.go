@@ -21,12 +21,14 @@ import (
 )
 
 // within bounds everything that a test waits for.
-const within = 20 * time.Second
+const within = time.Minute
 
 // start starts a service in a process of its own, which is stopped when the test ends.
 func start(t *testing.T, options rig.ServiceOptions) *rig.Service {
 	t.Helper()
 	options.Binary = os.Args[0]
+	// Where a test is not of it: on a busy machine a store may take longer than the default. The last one wins.
+	options.Args = append([]string{"--call-timeout", "20s"}, options.Args...)
 	if options.Policy == "" {
 		options.Policy = write(t, goodPolicy)
 	}
@@ -155,7 +157,7 @@ func tell(t *testing.T, s *rig.Service, signal syscall.Signal) {
 
 func TestServe(t *testing.T) {
 	redis := startRedis(t)
-	for name, store := range map[string]string{"memory": "memory", "redis": redis.URL()} {
+	for name, store := range map[string]string{"memory": "memory", "redis": patient(redis)} {
 		t.Run(name, func(t *testing.T) {
 			service := start(t, rig.ServiceOptions{Store: store})
 			says(t, service.Process, "sluice serves: grpc "+service.GRPC+", http "+service.HTTP+", domain shop, 2 limits, ")
@@ -212,7 +214,7 @@ func TestReplicasShareAWindow(t *testing.T) {
 	redis := startRedis(t)
 	var workers []*worker
 	for i := range 2 {
-		service := start(t, rig.ServiceOptions{Store: redis.URL()})
+		service := start(t, rig.ServiceOptions{Store: patient(redis)})
 		workers = append(workers, &worker{client: sluicev1.NewControlClient(connect(t, service.GRPC, insecure.NewCredentials())), id: uint64(i + 1)})
 	}
 	total := uint64(0)
@@ -230,7 +232,7 @@ func TestReplicasShareAWindow(t *testing.T) {
 // is as before, and the calls that failed meanwhile have charged nothing.
 func TestRedisThatHangs(t *testing.T) {
 	redis := startRedis(t)
-	const timeout = 200 * time.Millisecond
+	const timeout = time.Second
 	service := start(t, rig.ServiceOptions{Store: patient(redis), Args: []string{"--call-timeout", timeout.String()}})
 	connection := connect(t, service.GRPC, insecure.NewCredentials())
 	w := &worker{client: sluicev1.NewControlClient(connection), id: 1}
@@ -241,9 +243,9 @@ func TestRedisThatHangs(t *testing.T) {
 
 	redis.Pause()
 	t.Cleanup(redis.Resume)
-	// Generous, for the machine may be busy; a call without a deadline would take until the end of the test.
-	const soon = timeout + 2*time.Second
-	for range 3 {
+	// Generous, for the machine may be busy; a call without a deadline would take as long as the store is let.
+	const soon = timeout + 20*time.Second
+	for range 2 {
 		began := time.Now()
 		if got := w.ask(t, "slow", 1); got.GetProblem() != sluicev1.AskResult_PROBLEM_STORE {
 			t.Errorf("while Redis hangs: %v; want PROBLEM_STORE", got)
@@ -257,7 +259,7 @@ func TestRedisThatHangs(t *testing.T) {
 	if took := time.Since(began); status != http.StatusServiceUnavailable || took > soon {
 		t.Errorf("readyz after %v: %d %s; want 503 within about %v", took, status, body, timeout)
 	}
-	contain(t, "the reason", body, "the store does not answer within 200ms")
+	contain(t, "the reason", body, "the store does not answer within 1s")
 	if status, _ := get(t, service, "/healthz"); status != http.StatusOK {
 		t.Errorf("healthz: %d; the process lives", status)
 	}

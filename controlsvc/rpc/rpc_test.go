@@ -97,6 +97,9 @@ var testPolicy = &policy.Policy{
 // serve starts a server on a store; wrap may put something before it.
 func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority.Store) *world {
 	t.Helper()
+	if config.CallTimeout == 0 {
+		config.CallTimeout = time.Minute // for a test that is of something else, on a machine that may be busy
+	}
 	now := func() instant.Instant { return 1_764_000_000_000_000 }
 	var store authority.Store = memory.New(now, 100)
 	if wrap != nil {
@@ -116,7 +119,7 @@ func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority
 	done := make(chan error, 1)
 	go func() { done <- w.server.Serve(listener) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := errors.Join(w.server.Stop(ctx), <-done); err != nil {
 			t.Errorf("stopping: %v", err)
@@ -144,7 +147,7 @@ func ask(of string, want, least uint64) *sluicev1.SyncRequest {
 // soon gives a context that ends before anybody would call it a hang.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
