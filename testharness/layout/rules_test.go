@@ -131,7 +131,7 @@ var rules = []rule{
 // runs real processes. All others are told the instant, or given a clock.
 var clock = struct{ exceptFiles, exceptFolders []string }{
 	exceptFiles:   []string{"controlsvc/main.go"},
-	exceptFolders: []string{"filter/host", "testharness/e2e/...", "testharness/load/...", "testharness/rig/..."},
+	exceptFolders: []string{"filter/host", "testharness/e2e/...", "testharness/load/...", "testharness/pace", "testharness/rig/..."},
 }
 
 // clockFunctions are those of package time that look at a clock.

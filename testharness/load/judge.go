@@ -53,11 +53,11 @@ func (j *Judge) Worst() []int64 {
 	return slices.Clone(j.worst)
 }
 
-// Held says whether no window held more than its rate's units. It is false where so much was admitted that the judge
-// could not remember it.
-func (j *Judge) Held() bool {
+// Held says whether no window held more than its rate's units, but for so many that were admitted besides. It is false where
+// so much was admitted that the judge could not remember it.
+func (j *Judge) Held(besides int64) bool {
 	for i, worst := range j.Worst() {
-		if worst > j.rates[i].Units {
+		if worst > j.rates[i].Units+besides {
 			return false
 		}
 	}

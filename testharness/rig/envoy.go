@@ -16,7 +16,7 @@ import (
 )
 
 // envoyReadyWithin is generous: compiling the filter takes seconds, and much more on a machine that is busy otherwise.
-const envoyReadyWithin = 2 * time.Minute
+const envoyReadyWithin = 4 * time.Minute
 
 // EnvoyOptions is how to start an Envoy.
 type EnvoyOptions struct {
@@ -188,7 +188,7 @@ func rateLimitPolicy(ctx context.Context, address string, headers map[string]str
 }
 
 // httpClient is for admin interfaces and probes; it keeps no connection, for processes come and go.
-var httpClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var httpClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // adminGet gives the body of a 200; any other status is an error. At most 16 MiB are read.
 func adminGet(ctx context.Context, address, path string) ([]byte, error) {

@@ -19,7 +19,7 @@ import (
 
 // The bounds on a process's life where its Command names none.
 const (
-	DefaultReadyWithin = 30 * time.Second
+	DefaultReadyWithin = time.Minute
 	DefaultStopWithin  = 5 * time.Second
 	// pollEvery is how often a readiness probe is repeated.
 	pollEvery = 20 * time.Millisecond

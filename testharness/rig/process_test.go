@@ -65,10 +65,10 @@ func running(pid int) bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 5 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -88,7 +88,7 @@ func TestStopEndsWhatIgnoresIt(t *testing.T) {
 }
 
 func TestStopEndsWhatIsPaused(t *testing.T) {
-	p, err := startHelper(t, "polite", Command{StopWithin: 3 * time.Second})
+	p, err := startHelper(t, "polite", Command{StopWithin: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestStopEndsWhatIsPaused(t *testing.T) {
 	p.Pause()
 	began := time.Now()
 	p.Stop()
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %v: SIGTERM did not reach it", took)
 	}
 	if p.endedHow().Error() != "exit status 0" {
@@ -113,7 +113,7 @@ func TestStopsWithItsContext(t *testing.T) {
 	cancel()
 	select {
 	case <-p.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("still there")
 	}
 }

@@ -47,6 +47,9 @@ func StartRedis(ctx context.Context, log io.Writer, args ...string) (*Redis, err
 	})
 }
 
+// pingWithin is how long a server may take to answer on a busy machine.
+const pingWithin = 10 * time.Second
+
 // ping wants PONG, which a Redis that still loads does not say.
 func ping(ctx context.Context, address string) error {
 	var dialer net.Dialer
@@ -55,7 +58,7 @@ func ping(ctx context.Context, address string) error {
 		return err
 	}
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(pingWithin)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(connection, "PING\r\n"); err != nil {

@@ -148,7 +148,7 @@ func sendTraffic(ctx context.Context, config Config, fleet *fleet) (*tally, erro
 		every = refreshEvery
 	}
 	err = load.Run(ctx, load.Options{
-		Targets: fleet.listeners(), Flows: flows, For: config.Traffic, Timeout: 5 * time.Second,
+		Targets: fleet.listeners(), Flows: flows, For: config.Traffic, Timeout: 20 * time.Second,
 		Observe: tally.observe,
 		Every:   every,
 		Progress: func(at time.Duration) {

@@ -77,19 +77,24 @@ func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
 		name                           string
 		flow, admitted, denied, failed int
+		fallback                       int64
 		want                           []string
 	}{
-		{"held", acme, 100, 10, 0, nil},
-		{"one over", globex, 101, 10, 0, []string{"globex: worst window 101 of 100/s"}},
-		{"one report over", reports, 11, 10, 0, []string{"of these, POST /v1/reports: worst window 11 of 10/s, 11 of 600/m"}},
-		{"nothing denied", acme, 10, 0, 0, []string{"10 requests were admitted and 0 denied"}},
-		{"nothing admitted", acme, 0, 10, 0, []string{"0 requests were admitted and 10 denied"}},
-		{"nothing at all", acme, 0, 0, 0, []string{"0 requests were admitted and 0 denied"}},
-		{"a few failed", acme, 99, 100, 1, nil},
-		{"many failed", acme, 90, 90, 20, []string{"20 of 200 requests failed", "connection refused"}},
+		{"held", acme, 100, 10, 0, 0, nil},
+		{"one over", globex, 101, 10, 0, 0, []string{"globex: worst window 101 of 100/s"}},
+		{"one over, without the service", globex, 101, 10, 0, 1, nil},
+		{"two over, one of them without the service", globex, 102, 10, 0, 1, []string{"globex: worst window 102 of 100/s"}},
+		{"one report over", reports, 11, 10, 0, 0, []string{"of these, POST /v1/reports: worst window 11 of 10/s, 11 of 600/m"}},
+		{"nothing denied", acme, 10, 0, 0, 0, []string{"10 requests were admitted and 0 denied"}},
+		{"nothing admitted", acme, 0, 10, 0, 0, []string{"0 requests were admitted and 10 denied"}},
+		{"nothing at all", acme, 0, 0, 0, 0, []string{"0 requests were admitted and 0 denied"}},
+		{"a few failed", acme, 99, 100, 1, 0, nil},
+		{"many failed", acme, 90, 90, 20, 0, []string{"20 of 200 requests failed", "connection refused"}},
 	} {
 		tally := newTally()
 		fill(tally, test.flow, test.admitted, test.denied, test.failed)
+		tally.observe(load.Record{Flow: test.flow, Err: load.ErrBehind}) // no request at all
+		tally.saw.fallback = test.fallback
 		err := tally.verdict()
 		if (err == nil) != (test.want == nil) {
 			t.Errorf("%s: %v", test.name, err)

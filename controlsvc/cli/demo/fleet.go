@@ -28,8 +28,8 @@ const (
 
 // The bounds on how long starting may take.
 const (
-	serviceReadyWithin = 10 * time.Second
-	filterReadyWithin  = 15 * time.Second
+	serviceReadyWithin = time.Minute
+	filterReadyWithin  = time.Minute
 )
 
 // fleet is everything that runs: two Envoys in front of an upstream, and the service.

@@ -35,6 +35,9 @@ func (t *tally) table() string {
 	if t.saw.fallback > 0 {
 		fmt.Fprintf(&b, "let through without the service, which did not answer in time: %d\n", t.saw.fallback)
 	}
+	if t.behind > 0 {
+		fmt.Fprintf(&b, "not sent, for this machine does not keep up: %d\n", t.behind)
+	}
 	if t.all.failed > 0 {
 		fmt.Fprintf(&b, "neither let through nor refused for a limit: %d, the first with: %v\n", t.all.failed, t.first)
 	}
@@ -66,8 +69,12 @@ func (t *tally) summary(verdict error) string {
 	if verdict != nil {
 		return "It did not go as it should: " + verdict.Error()
 	}
-	return "Every window held: at no instant had more than the limit been admitted within the window before it, as the\n" +
+	text := "Every window held: at no instant had more than the limit been admitted within the window before it, as the\n" +
 		"clients saw it, over both Envoys."
+	if slices.ContainsFunc(t.rows, func(r *row) bool { return !r.judge.Held(0) }) {
+		text += fmt.Sprintf("\nBut for %d that were let through without the service: this machine is too busy for it to answer in time.", t.saw.fallback)
+	}
+	return text
 }
 
 // screen shows one table after the other: in place on a terminal, below each other elsewhere.

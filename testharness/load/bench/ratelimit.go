@@ -332,7 +332,7 @@ func (a *asked) judged(ctx context.Context, lasts time.Duration) (string, error)
 	workers.Wait()
 	took := time.Since(start).Seconds()
 	return fmt.Sprintf("One key under %d/s in `lease`, Redis, 64 at once from cold: %.0f/s admitted, %.0f/s denied, %d failed; the worst window held %d (%s).\n",
-		units, float64(admitted)/took, float64(denied)/took, failed, judge.Worst()[0], met(judge.Held())), nil
+		units, float64(admitted)/took, float64(denied)/took, failed, judge.Worst()[0], met(judge.Held(0))), nil
 }
 
 func met(is bool) string {
