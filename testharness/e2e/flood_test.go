@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -8,25 +9,33 @@ import (
 
 	"sluice/testharness/load"
 	"sluice/testharness/oracle"
+	"sluice/testharness/pace"
 )
 
 // seen is what a flow's client saw.
 type seen struct {
-	left                     []time.Duration
-	admitted                 []oracle.Interval
-	denied, failed           int
-	latency, admittedLatency load.Histogram
+	left     []time.Duration
+	admitted []oracle.Interval
+	// Of those that left, refused were answered neither 200 nor 429, lost not at all. Those behind never left: the machine did
+	// not keep up with what was due.
+	denied, refused, lost, behind int
+	latency, admittedLatency      load.Histogram
 }
 
 func (s *seen) observe(r load.Record) {
 	switch {
+	case errors.Is(r.Err, load.ErrBehind):
+		s.behind++
+		return
 	case r.Admitted():
 		s.admitted = append(s.admitted, oracle.Interval{Left: r.Left, Answered: r.Answered, Units: 1})
 		s.admittedLatency.Add(r.Latency())
 	case r.Denied():
 		s.denied++
+	case r.Status != 0:
+		s.refused++
 	default:
-		s.failed++
+		s.lost++
 	}
 	s.left = append(s.left, r.Left)
 	s.latency.Add(r.Latency())
@@ -34,8 +43,8 @@ func (s *seen) observe(r load.Record) {
 
 func (s *seen) log(t *testing.T, name string) {
 	t.Helper()
-	t.Logf("%s: %d sent, %d admitted, %d denied, %d failed; p50 %v, p99 %v, worst %v; of the admitted p50 %v, p99 %v", name,
-		len(s.left), len(s.admitted), s.denied, s.failed,
+	t.Logf("%s: %d sent, %d admitted, %d denied, %d refused, %d lost, %d behind; p50 %v, p99 %v, worst %v; of the admitted p50 %v, p99 %v", name,
+		len(s.left), len(s.admitted), s.denied, s.refused, s.lost, s.behind,
 		s.latency.Quantile(0.5), s.latency.Quantile(0.99), s.latency.Max(),
 		s.admittedLatency.Quantile(0.5), s.admittedLatency.Quantile(0.99))
 }
@@ -69,14 +78,15 @@ func TestFlood(t *testing.T) {
 		kind storeKind
 	}{{"memory", inMemory}, {"redis", onRedis}} {
 		t.Run(store.name, func(t *testing.T) {
-			serve(t, store.kind)
-			flood(t, 5*time.Second)
+			pace.Try(t, func(p *pace.Trial) { flood(p, store.kind, 4*time.Second) })
 		})
 	}
 }
 
-func flood(t *testing.T, lasts time.Duration) {
-	t.Helper()
+func flood(p *pace.Trial, store storeKind, lasts time.Duration) {
+	p.Helper()
+	t := p.T
+	serve(t, store)
 	rate := oracle.Rate{Units: 100, Window: time.Second}
 	requestsBefore, callsBefore := filterStats(t, "requests"), filterStats(t, "calls")
 	upstreamBefore := fleet.upstreamHits.of("/flood")
@@ -85,8 +95,8 @@ func flood(t *testing.T, lasts time.Duration) {
 	err := load.Run(t.Context(), load.Options{
 		Targets: listeners(),
 		Flows: []load.Flow{
-			{Request: request(http.MethodGet, "/flood", "flooding"), Arrivals: poisson(1500, 1), Connections: 12},
-			{Request: request(http.MethodGet, "/flood", "calm"), Arrivals: poisson(40, 2), Connections: 4},
+			{Request: request(http.MethodGet, "/flood", p.Name+"/flooding"), Arrivals: poisson(1500, 1), Connections: 12},
+			{Request: request(http.MethodGet, "/flood", p.Name+"/calm"), Arrivals: poisson(40, 2), Connections: 4},
 		},
 		For:     lasts,
 		Observe: func(r load.Record) { [2]*seen{&flooding, &calm}[r.Flow].observe(r) },
@@ -101,22 +111,25 @@ func flood(t *testing.T, lasts time.Duration) {
 	share := float64(len(flooding.admitted)) / float64(possible)
 	t.Logf("admitted %d of %d possible: %.3f", len(flooding.admitted), possible, share)
 	if share < 0.97 {
-		t.Errorf("%.3f of the possible were admitted, want at least 0.97", share)
+		p.Shortf("%.3f of the possible were admitted, want at least 0.97", share)
 	}
-	// On a busy machine a request may pass its 200 ms, and is then refused, as the limit says for that.
-	if failed, sent := flooding.failed+calm.failed, len(flooding.left)+len(calm.left); failed > sent/100 || calm.denied > 0 {
-		t.Errorf("%d of %d failed, and %d within their limit were denied", failed, sent, calm.denied)
+	// On a busy machine a request may pass its time, and is then refused, as the limit says for that; and those within their
+	// limit may come in heaps.
+	sent, lost := len(flooding.left)+len(calm.left), flooding.lost+calm.lost
+	if failed := flooding.refused + calm.refused + lost; failed > sent/100 || calm.denied > 0 {
+		p.Shortf("%d of %d failed, and %d within their limit were denied", failed, sent, calm.denied)
 	}
-	if through := fleet.upstreamHits.of("/flood") - upstreamBefore; through != int64(len(flooding.admitted)+len(calm.admitted)) {
-		t.Errorf("%d came through to the upstream, which is not what the clients saw", through)
+	all := len(flooding.admitted) + len(calm.admitted)
+	if through := int(fleet.upstreamHits.of("/flood") - upstreamBefore); through < all || through > all+lost {
+		t.Errorf("%d came through to the upstream, where clients saw %d, and %d no answer", through, all, lost)
 	}
-	time.Sleep(100 * time.Millisecond) // the filter's counters come with a tick
+	awaitFilterStat(t, "requests", requestsBefore+int64(sent-lost))
 	requests, calls := filterStats(t, "requests")-requestsBefore, filterStats(t, "calls")-callsBefore
 	t.Logf("%d requests, %d calls: %.3f a request", requests, calls, float64(calls)/float64(requests))
 	if calls > requests/2 {
-		t.Errorf("%d calls for %d requests, most of which a standing denial answers", calls, requests)
+		p.Shortf("%d calls for %d requests, most of which a standing denial answers", calls, requests)
 	}
-	checkCounted(t, "flood", admittedBefore, deniedBefore, len(flooding.admitted)+len(calm.admitted), len(flooding.left)+len(calm.left))
+	checkCounted(t, "flood", admittedBefore, deniedBefore, all, sent, lost)
 }
 
 // counted is how many requests the service says a limit has admitted and denied, as the workers told it.
@@ -132,17 +145,18 @@ func counted(t *testing.T, limit string) (admitted, denied int) {
 	return of("admitted"), of("denied")
 }
 
-// checkCounted: the service's counters tell, to the last request, what the clients saw.
-func checkCounted(t *testing.T, limit string, admittedBefore, deniedBefore, admitted, all int) {
+// checkCounted: the service's counters tell, to the last request, what the clients saw. Of those that were lost to a client's
+// timeout it is not known whether they are among them.
+func checkCounted(t *testing.T, limit string, admittedBefore, deniedBefore, admitted, all, lost int) {
 	t.Helper()
 	for deadline := time.Now().Add(recoverWithin); ; time.Sleep(50 * time.Millisecond) {
 		a, d := counted(t, limit)
 		a, d = a-admittedBefore, d-deniedBefore
-		if a == admitted && a+d == all {
+		if a >= admitted && a <= admitted+lost && a+d >= all-lost && a+d <= all {
 			t.Logf("counted: %d admitted, %d denied, as sent", a, d)
 			return
 		}
-		if a > admitted || a+d > all || time.Now().After(deadline) {
+		if a > admitted+lost || a+d > all || time.Now().After(deadline) {
 			t.Errorf("the service counted %d admitted and %d denied, where %d of %d were admitted", a, d, admitted, all)
 			return
 		}

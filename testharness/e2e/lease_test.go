@@ -11,6 +11,7 @@ import (
 
 	"sluice/testharness/load"
 	"sluice/testharness/oracle"
+	"sluice/testharness/pace"
 )
 
 // hotRate is the limit of a key that all workers share, in leases.
@@ -24,42 +25,46 @@ func TestHotKey(t *testing.T) {
 		load float64
 	}{{"half", 0.5}, {"twice", 2}} {
 		t.Run(test.name, func(t *testing.T) {
-			r := serve(t, onRedis)
-			callsBefore, err := r.service.Metric(t.Context(), "sluice_sync_total")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var hot seen
-			err = load.Run(t.Context(), load.Options{
-				Targets: listeners(),
-				Flows: []load.Flow{{
-					Request: request(http.MethodGet, "/hot", test.name), Arrivals: poisson(test.load*float64(hotRate.Units), 7), Connections: 16,
-				}},
-				For:     longer(6*time.Second, time.Minute),
-				Observe: hot.observe,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			callsAfter, err := r.service.Metric(t.Context(), "sluice_sync_total")
-			if err != nil {
-				t.Fatal(err)
-			}
-			hot.log(t, test.name)
-			checkHeld(t, test.name, hot.admitted, hotRate)
-			possible := load.Possible(hot.left, hotRate)
-			share, calls := float64(len(hot.admitted))/float64(possible), (callsAfter-callsBefore)/float64(len(hot.left))
-			t.Logf("%.3f of the %d possible, %.4f calls a request", share, possible, calls)
-			if share < 0.95 {
-				t.Errorf("%.3f of the possible were admitted, want at least 0.95", share)
-			}
-			if calls > 0.1 {
-				t.Errorf("%.4f calls a request, want at most 0.1", calls)
-			}
-			if hot.failed > len(hot.left)/100 { // a busy machine lets one in a hundred pass its timeout
-				t.Errorf("%d of %d failed", hot.failed, len(hot.left))
-			}
+			pace.Try(t, func(p *pace.Trial) { hotKey(p, test.load*float64(hotRate.Units)) })
 		})
+	}
+}
+
+func hotKey(p *pace.Trial, perSecond float64) {
+	p.Helper()
+	t := p.T
+	r := serve(t, onRedis)
+	callsBefore, err := r.service.Metric(t.Context(), "sluice_sync_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hot seen
+	err = load.Run(t.Context(), load.Options{
+		Targets: listeners(),
+		Flows:   []load.Flow{{Request: request(http.MethodGet, "/hot", p.Name), Arrivals: poisson(perSecond, 7), Connections: 16}},
+		For:     longer(4*time.Second, time.Minute),
+		Observe: hot.observe,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	callsAfter, err := r.service.Metric(t.Context(), "sluice_sync_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot.log(t, p.Name)
+	checkHeld(t, p.Name, hot.admitted, hotRate)
+	possible := load.Possible(hot.left, hotRate)
+	share, calls := float64(len(hot.admitted))/float64(possible), (callsAfter-callsBefore)/float64(len(hot.left))
+	t.Logf("%.3f of the %d possible, %.4f calls a request", share, possible, calls)
+	if share < 0.95 {
+		p.Shortf("%.3f of the possible were admitted, want at least 0.95", share)
+	}
+	if calls > 0.1 {
+		p.Shortf("%.4f calls a request, want at most 0.1", calls)
+	}
+	if failed := hot.refused + hot.lost; failed > len(hot.left)/100 { // one in a hundred may pass its timeout
+		p.Shortf("%d of %d failed", failed, len(hot.left))
 	}
 }
 
@@ -94,16 +99,18 @@ func TestLeasesOutage(t *testing.T) {
 		},
 	} {
 		t.Run(outage.name, func(t *testing.T) {
-			r := serve(t, onRedis)
-			defer r.redis.Resume()
-			leasesOutage(t, r, outage.breaks, outage.heal)
+			pace.Try(t, func(p *pace.Trial) { leasesOutage(p, outage.breaks, outage.heal) })
 		})
 	}
 }
 
-func leasesOutage(t *testing.T, r *running, breaks, heal func(r *running) error) {
-	t.Helper()
+func leasesOutage(p *pace.Trial, breaks, heal func(r *running) error) {
+	p.Helper()
+	t := p.T
+	r := serve(t, onRedisBriskly)
+	defer r.redis.Resume()
 	const before, after = 2 * time.Second, 2 * time.Second
+	const settles = timeout + 200*time.Millisecond // within which those who wait for an answer have given up
 	lasts := longer(3*time.Second, 10*time.Second)
 	rate := oracle.Rate{Units: 200, Window: time.Second}
 	var all seen
@@ -117,11 +124,11 @@ func leasesOutage(t *testing.T, r *running, breaks, heal func(r *running) error)
 		defer cancel()
 		story <- inOrder(
 			func() error { time.Sleep(before); return breaks(r) },
-			func() error { time.Sleep(lasts - 500*time.Millisecond); return wantReady(r, false) },
-			func() error { time.Sleep(500 * time.Millisecond); return heal(r) },
+			func() error { time.Sleep(lasts); return awaitReady(r, false) },
+			func() error { return heal(r) },
 			func() (err error) { healed = time.Since(began); atHeal, err = fallbacks(t.Context()); return err },
 			// The filter's counters come with a tick.
-			func() error { time.Sleep(healsWithin + 200*time.Millisecond); return wantReady(r, true) },
+			func() error { time.Sleep(healsWithin + 200*time.Millisecond); return awaitReady(r, true) },
 			func() (err error) { checked = time.Since(began); atCheck, err = fallbacks(t.Context()); return err },
 			func() (err error) { time.Sleep(after); atEnd, err = fallbacks(t.Context()); return err },
 		)
@@ -131,9 +138,9 @@ func leasesOutage(t *testing.T, r *running, breaks, heal func(r *running) error)
 		t.Fatal(err)
 	}
 	err = load.Run(ctx, load.Options{
-		Targets: listeners(), Timeout: 3 * time.Second,
+		Targets: listeners(), Timeout: answerWithin,
 		Flows: []load.Flow{{
-			Request: request(http.MethodGet, "/leased", t.Name()), Arrivals: poisson(2*float64(rate.Units), 11), Connections: 16,
+			Request: request(http.MethodGet, "/leased", p.Name), Arrivals: poisson(2*float64(rate.Units), 11), Connections: 100,
 		}},
 		Observe: func(r load.Record) { all.observe(r); records = append(records, r) },
 	})
@@ -141,26 +148,30 @@ func leasesOutage(t *testing.T, r *running, breaks, heal func(r *running) error)
 		t.Fatal(err)
 	}
 	all.log(t, "all")
-	away, since := between(records, before+500*time.Millisecond, before+lasts), between(records, checked, time.Hour)
+	away, since := between(records, before+settles, before+lasts), between(records, checked, time.Hour)
 	t.Logf("healed at %v; %d admitted while away, %d after it; decided by the workers themselves: %d, then %d until all had recovered",
 		healed, len(away.admitted), len(since.admitted), atHeal-before0, atCheck-atHeal)
-	if all.latency.Max() > answerWithin || all.failed > 0 {
-		t.Errorf("a request took %v, want at most %v; %d failed", all.latency.Max(), answerWithin, all.failed)
+	if all.lost+all.refused > 0 {
+		t.Errorf("%d requests were not answered, %d neither with 200 nor with 429", all.lost, all.refused)
+	}
+	if all.latency.Max() > waitsAtMost {
+		p.Shortf("a request took %v, want at most %v", all.latency.Max(), waitsAtMost)
 	}
 	windows := int64(records[len(records)-1].Answered/rate.Window) + 1
 	t.Logf("%d admitted in %d windows", len(all.admitted), windows)
-	if most := rate.Units * (windows + 1); int64(len(all.admitted)) > most {
-		t.Errorf("%d were admitted within %d windows, want at most %d", len(all.admitted), windows, most)
+	if most := rate.Units * (windows + 1); int64(len(all.admitted)) > most { // besides, a busy machine's workers go on by themselves
+		p.Shortf("%d were admitted within %d windows, want at most %d", len(all.admitted), windows, most)
 	}
-	if atHeal == before0 || float64(len(away.admitted)) < 0.5*float64(rate.Units)*(lasts-500*time.Millisecond).Seconds() {
-		t.Errorf("%d decisions by the workers themselves, %d admitted while away: want them to go on", atHeal-before0, len(away.admitted))
+	if atHeal == before0 || float64(len(away.admitted)) < 0.5*float64(rate.Units)*(lasts-settles).Seconds() {
+		p.Shortf("%d decisions by the workers themselves, %d admitted while away: want them to go on", atHeal-before0, len(away.admitted))
 	}
 	if atEnd != atCheck {
-		t.Errorf("%d decisions by the workers themselves more than %v after the end of the outage", atEnd-atCheck, healsWithin)
+		p.Shortf("%d decisions by the workers themselves more than %v after the end of the outage", atEnd-atCheck, healsWithin)
+		rate.Units += atEnd - atCheck
 	}
 	checkHeld(t, "after", since.admitted, rate)
 	if float64(len(since.admitted)) < 0.9*float64(rate.Units)*after.Seconds() {
-		t.Errorf("%d admitted in the %v after it", len(since.admitted), after)
+		p.Shortf("%d admitted in the %v after it", len(since.admitted), after)
 	}
 }
 
@@ -189,17 +200,19 @@ func fallbacks(ctx context.Context) (int64, error) {
 	return sum, nil
 }
 
-// wantReady asks the service whether it is ready; one that does not answer is not.
-func wantReady(r *running, want bool) error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + r.service.HTTP + "/readyz")
-	is := false
-	if err == nil {
-		response.Body.Close()
-		is = response.StatusCode == http.StatusOK
-	}
-	if is != want {
-		return fmt.Errorf("readiness is %v, want %v: %v, %w", is, want, response, err)
-	}
-	return nil
+// awaitReady waits until the service says that it is ready, or not; one that does not answer is not.
+func awaitReady(r *running, want bool) error {
+	client := http.Client{Timeout: answerWithin, Transport: &http.Transport{DisableKeepAlives: true}}
+	return until(recoverWithin, func() error {
+		response, err := client.Get("http://" + r.service.HTTP + "/readyz")
+		is := false
+		if err == nil {
+			response.Body.Close()
+			is = response.StatusCode == http.StatusOK
+		}
+		if is != want {
+			return fmt.Errorf("readiness is %v, want %v: %v, %w", is, want, response, err)
+		}
+		return nil
+	})
 }

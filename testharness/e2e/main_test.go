@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"sluice/envoy"
 	"sluice/testharness/rig"
@@ -38,6 +39,16 @@ var fleet struct {
 	control      string // where the Envoys look for the service
 	upstreamHits hits
 }
+
+// How long a worker waits for the service, and the service for its store: longer than by default, for a machine that is
+// busy would have workers decide by themselves, and come to other counts.
+const (
+	timeout     = time.Second
+	callTimeout = 800 * time.Millisecond
+)
+
+// plugin is what the filter is told.
+var plugin = map[string]any{"control_cluster": envoy.ControlCluster, "timeout_ms": int(timeout.Milliseconds())}
 
 func TestMain(m *testing.M) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,7 +90,7 @@ func setUp(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	bootstrap, err := envoy.Bootstrap{Upstream: upstream, Control: fleet.control, Wasm: fleet.wasm}.JSON()
+	bootstrap, err := envoy.Bootstrap{Upstream: upstream, Control: fleet.control, Wasm: fleet.wasm, Plugin: plugin}.JSON()
 	if err != nil {
 		return err
 	}
@@ -171,4 +182,18 @@ func filterStats(t *testing.T, name string) int64 {
 		sum += stats["wasmcustom.sluice."+name]
 	}
 	return sum
+}
+
+// awaitFilterStat waits until a counter of the filter's has come to a number: it is told with a worker's tick.
+func awaitFilterStat(t *testing.T, name string, want int64) {
+	t.Helper()
+	var got int64
+	if err := until(recoverWithin, func() error {
+		if got = filterStats(t, name); got < want {
+			return fmt.Errorf("%s is %d, want %d", name, got, want)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 }

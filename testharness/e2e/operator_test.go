@@ -13,7 +13,7 @@ import (
 func operate(t *testing.T, args ...string) []byte {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), fleet.sluice, args...)
-	command.Env = append(os.Environ(), "SLUICE_ADDRESS="+current.service.Admin)
+	command.Env = append(os.Environ(), "SLUICE_ADDRESS="+current.service.Admin, "SLUICE_TIMEOUT="+answerWithin.String())
 	output, err := command.Output()
 	if err != nil {
 		t.Fatalf("sluice %v: %v", args, err)
@@ -62,8 +62,8 @@ func becomes(t *testing.T, what string, within time.Duration, status, row int, p
 // all is in a row that hardly leaves a worker out: each request is on a connection of its own, and either takes it.
 const all = 10
 
-// follows is how long all workers may take to go by what an operator has set.
-const follows = 2 * time.Second
+// follows is how long all workers may take to go by what an operator has set: two seconds, and what a busy machine adds.
+const follows = 30 * time.Second
 
 // An operator looks at a key, resets it, raises it for two seconds, and blocks a tenant: clients of both Envoys see it.
 func TestOperator(t *testing.T) {
@@ -84,15 +84,16 @@ func TestOperator(t *testing.T) {
 		t.Errorf("inspect says %d used after a reset", n)
 	}
 	// A worker that denies goes by that for up to 5 s; then it asks. The first that comes through is the first of 5 again.
-	becomes(t, "reset", 10*time.Second, http.StatusOK, 1, "/changing", tenant...)
+	becomes(t, "reset", follows, http.StatusOK, 1, "/changing", tenant...)
 	becomes(t, "used up again", follows, http.StatusTooManyRequests, all, "/changing", tenant...)
 	if n, _ := used(t, "changing/operated"); n != 5 {
 		t.Errorf("inspect says %d used of 5/h when it denies", n)
 	}
 
-	operate(t, "override", "set", "changing/operated", "--rate", "100000/h", "--for", "2s")
+	operate(t, "override", "set", "changing/operated", "--rate", "100000/h", "--for", "1h")
 	becomes(t, "raised", follows, http.StatusOK, all, "/changing", tenant...)
-	becomes(t, "no longer raised", 2*time.Second+follows, http.StatusTooManyRequests, all, "/changing", tenant...)
+	operate(t, "override", "set", "changing/operated", "--rate", "100000/h", "--for", "1s")
+	becomes(t, "no longer raised", follows, http.StatusTooManyRequests, all, "/changing", tenant...)
 
 	awaitTop(t, "changing", "operated")
 
@@ -116,7 +117,7 @@ func awaitTop(t *testing.T, limit, key string) {
 			Denied int    `json:"denied"`
 		} `json:"rows"`
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(recoverWithin); ; time.Sleep(100 * time.Millisecond) {
 		if err := json.Unmarshal(operate(t, "top", "--limit", limit, "-o", "json"), &told); err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +132,14 @@ func awaitTop(t *testing.T, limit, key string) {
 	}
 }
 
-// What inspect says of a key under leases: what came through is used, and what is more is in leases that are out, or were
-// within the window.
+// What inspect says of a key under leases: what came through is used, and what is more is in leases that are out, or were.
 func TestOperatorInspectsLeases(t *testing.T) {
 	serve(t, onRedis)
 	tenant := []string{"x-tenant-id", "inspected"}
-	n := admitted(t, 60, http.MethodGet, "/leased", tenant...)
-	units, leased := used(t, "leased/inspected")
+	n := admitted(t, 60, http.MethodGet, "/inspected", tenant...)
+	units, leased := used(t, "inspected/inspected")
 	t.Logf("%d came through, %d used, %d of them in leases", n, units, leased)
-	if units > 200 || leased > units || n == 60 && units == 0 {
-		t.Errorf("%d came through, and inspect says %d used, %d of them in leases, under 200/s", n, units, leased)
+	if units > 200 || leased > units || n != 60 || units < n {
+		t.Errorf("%d of 60 came through, and inspect says %d used, %d of them in leases, under 200/h", n, units, leased)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"sluice/testharness/load"
 	"sluice/testharness/oracle"
+	"sluice/testharness/pace"
 )
 
 // TestAllOrNothing: a request under two limits is charged to both or to none, to the unit.
@@ -36,15 +37,21 @@ func TestAllOrNothing(t *testing.T) {
 // TestSeveralRates: two rates of one limit and another limit over it, all flooded at once. None is passed, and what the
 // denied ones would have taken is there for the others.
 func TestSeveralRates(t *testing.T) {
+	pace.Try(t, severalRates)
+}
+
+func severalRates(p *pace.Trial) {
+	p.Helper()
+	t := p.T
 	serve(t, onRedis)
 	var all, posts seen
 	err := load.Run(t.Context(), load.Options{
 		Targets: listeners(),
 		Flows: []load.Flow{
-			{Request: request(http.MethodGet, "/rates", "busy"), Arrivals: poisson(200, 3)},
-			{Request: request(http.MethodPost, "/rates", "busy"), Arrivals: poisson(200, 4)},
+			{Request: request(http.MethodGet, "/rates", p.Name), Arrivals: poisson(200, 3)},
+			{Request: request(http.MethodPost, "/rates", p.Name), Arrivals: poisson(200, 4)},
 		},
-		For: 4 * time.Second,
+		For: 3 * time.Second,
 		Observe: func(r load.Record) {
 			all.observe(r)
 			if r.Flow == 1 {
@@ -61,15 +68,15 @@ func TestSeveralRates(t *testing.T) {
 	narrow := []oracle.Rate{{Units: 10, Window: time.Second}, {Units: 25, Window: 10 * time.Second}}
 	checkHeld(t, "all", all.admitted, wide)
 	checkHeld(t, "POST", posts.admitted, narrow...)
-	if all.failed > 0 {
-		t.Errorf("%d failed", all.failed)
+	if failed := all.refused + all.lost; failed > 0 {
+		p.Shortf("%d failed", failed)
 	}
 	// GETs alone could fill the wide limit, whatever becomes of the POSTs.
 	if possible := load.Possible(all.left, wide); float64(len(all.admitted)) < 0.95*float64(possible) {
-		t.Errorf("%d of %d possible were admitted: denied ones were charged, or units stood idle", len(all.admitted), possible)
+		p.Shortf("%d of %d possible were admitted: denied ones were charged, or units stood idle", len(all.admitted), possible)
 	}
 	// Both rates of the narrow limit can be filled: there are ten POSTs to be had in each of the first two seconds.
 	if len(posts.admitted) < 20 {
-		t.Errorf("%d POSTs were admitted, want at least 20 of 25", len(posts.admitted))
+		p.Shortf("%d POSTs were admitted, want at least 20 of 25", len(posts.admitted))
 	}
 }

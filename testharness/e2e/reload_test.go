@@ -20,7 +20,7 @@ func TestPolicyChange(t *testing.T) {
 	began := time.Now()
 	reloadPolicy(t, changed)
 	more := 0
-	for more < 3 && time.Since(began) < 10*time.Second {
+	for more < 3 && time.Since(began) < recoverWithin {
 		more += admitted(t, 1, http.MethodGet, "/changing", "x-tenant-id", "a")
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -33,7 +33,7 @@ func TestPolicyChange(t *testing.T) {
 	}
 
 	reloadPolicy(t, strings.Replace(changed, "8/h", "eight an hour", 1))
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(recoverWithin)
 	for !strings.Contains(current.service.Output(), "eight an hour") {
 		if time.Now().After(deadline) {
 			t.Fatal("the service does not say what is wrong with the policy")

@@ -145,7 +145,7 @@ func get(t *testing.T, client *http.Client, path string, headers ...string) (sta
 // and filters before this one that verify the issuer's tokens and keep headers in the request's state.
 func startVouching(t *testing.T, keys *issuer, authority *authority) *rig.Envoy {
 	t.Helper()
-	text, err := envoy.Bootstrap{Control: fleet.control, Wasm: fleet.wasm}.JSON()
+	text, err := envoy.Bootstrap{Control: fleet.control, Wasm: fleet.wasm, Plugin: plugin}.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,5 +328,5 @@ func (a *authority) client(t *testing.T, address string) *http.Client {
 		return dialer.DialContext(ctx, network, address)
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	return &http.Client{Transport: transport, Timeout: answerWithin}
 }

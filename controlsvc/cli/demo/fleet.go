@@ -28,7 +28,7 @@ const (
 
 // The bounds on how long starting may take.
 const (
-	serviceReadyWithin = time.Minute
+	serviceReadyWithin = 15 * time.Second
 	filterReadyWithin  = time.Minute
 )
 
