@@ -22,6 +22,9 @@ import (
 	"sluice/testharness/rig"
 )
 
+// patience is how long a busy machine may take for what is waited for.
+const patience = 2 * time.Minute
+
 // root is the checkout's.
 const root = "../.."
 
@@ -133,7 +136,7 @@ func (c *container) write(t *testing.T, at, text string) {
 // answers 200 on the port at the path.
 func (c *container) start(t *testing.T, port, path string) *rig.Process {
 	t.Helper()
-	command := rig.Command{Name: c.name, Path: c.program, Env: c.env, Dir: c.dir, ReadyWithin: 2 * time.Minute}
+	command := rig.Command{Name: c.name, Path: c.program, Env: c.env, Dir: c.dir, ReadyWithin: patience, StopWithin: patience}
 	for _, arg := range c.args {
 		command.Args = append(command.Args, c.local(t, arg))
 	}
@@ -144,7 +147,7 @@ func (c *container) start(t *testing.T, port, path string) *rig.Process {
 				_, err := get("http://" + address + path)
 				return err
 			}
-			connection, err := net.DialTimeout("tcp", address, time.Second)
+			connection, err := net.DialTimeout("tcp", address, patience)
 			if err == nil {
 				connection.Close()
 			}
@@ -166,7 +169,7 @@ func (c *container) start(t *testing.T, port, path string) *rig.Process {
 
 // get gives the body of a 200.
 func get(url string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)
 	if err != nil {
 		return "", err

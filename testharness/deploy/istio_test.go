@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -63,7 +62,7 @@ func TestIstioControlCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Stop)
-	err = rig.AwaitFilter(t.Context(), e.Listener(envoy.Listener), map[string]string{"x-tenant-id": "acme"}, `"tenant";q=100`, 20*time.Second)
+	err = rig.AwaitFilter(t.Context(), e.Listener(envoy.Listener), map[string]string{"x-tenant-id": "acme"}, `"tenant";q=100`, patience)
 	if err != nil {
 		t.Fatalf("%v; Envoy printed:\n%s", err, e.Output())
 	}

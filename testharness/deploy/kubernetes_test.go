@@ -125,12 +125,12 @@ func TestKubernetes(t *testing.T) {
 		response.Body.Close()
 		return response.StatusCode
 	}
-	connection, err := net.DialTimeout("tcp", c.network.address(t, "pod", ports["grpc"]), time.Second)
+	connection, err := net.DialTimeout("tcp", c.network.address(t, "pod", ports["grpc"]), patience)
 	if err != nil {
 		t.Fatalf("nobody listens on the port grpc: %v", err)
 	}
 	connection.Close()
-	within(t, 10*time.Second, "the store of the Secret", func() error {
+	within(t, patience, "the store of the Secret", func() error {
 		if !strings.Contains(process.Output(), "store redis://"+redis.Address) {
 			return fmt.Errorf("it does not use it: %s", process.Output())
 		}
@@ -144,7 +144,7 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("with Redis away liveness is answered %d, want 200", status)
 	}
 	redis.Resume()
-	within(t, 10*time.Second, "ready again", func() error {
+	within(t, patience, "ready again", func() error {
 		_, err := get("http://" + c.network.address(t, "pod", ports[ready.Port]) + ready.Path)
 		return err
 	})
