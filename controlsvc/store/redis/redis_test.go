@@ -118,7 +118,7 @@ func (s *Store) withClock(t *testing.T) storetest.Harness {
 
 // The charges of a sliding log are what counts, whatever has become of their account, and whoever comes next.
 func TestAnAccountThatIsWrong(t *testing.T) {
-	s := openPatiently(t, startServer(t).URL())
+	s := open(t, startServer(t).URL())
 	for _, wrong := range []struct {
 		name, text string // of no text: it is gone
 	}{
