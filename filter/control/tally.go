@@ -3,6 +3,7 @@ package control
 import (
 	"math/bits"
 	"time"
+	"unsafe"
 
 	"sluice/shared/admission"
 	"sluice/shared/instant"
@@ -20,6 +21,8 @@ const (
 	maxKeyBytes   = 64 << 10
 	// maxTallied bounds the keys that wait for a report. Another one's requests are counted by itself until there is room.
 	maxTallied = 4096
+	// recents is how many tallies are found again at once.
+	recents = 64
 	// UpstreamOf is how many admitted requests there are for one whose time at the upstream is wanted.
 	UpstreamOf = 64
 )
@@ -37,12 +40,14 @@ type tallies struct {
 	carrier uint64
 	retry   instant.Instant
 
-	// byName finds a tally of next by all but its counts; recent are those found last, as an index from 1.
+	// byName finds a tally of next by all but its counts; recent are the indices of those found last.
 	byName map[wire.Tally]int
-	recent [64]uint16
+	recent [recents]uint16
 	bytes  int
 	// keys have counts that no report has taken.
 	keys []*Key
+	// unbound are the requests under no limit that next's tally of them does not have yet.
+	unbound int64
 	// sampled is when each of next's denials was.
 	sampled [wire.MaxDenialSamples]instant.Instant
 	ticked  instant.Instant
@@ -62,10 +67,25 @@ func (t *keyTally) sum() (n uint64) {
 	return n
 }
 
+// unbound is the tally of requests under no limit.
+var unbound = wire.Tally{Result: wire.Admitted, Source: uint8(admission.FromPolicy)}
+
+// CountUnbound counts a request under no limit. There may be nothing else that the filter does with it, so that it is only
+// this.
+func (c *Client) CountUnbound(now instant.Instant) {
+	if c.tallies.unbound++; c.tallies.unbound == 1 {
+		c.tallies.find(now, unbound) // for there to be a report
+	}
+}
+
 // Count counts a request that no key decided: of the limit of that name, which a list of it named, or of none.
 func (c *Client) Count(now instant.Instant, r *Request, limit string, out *admission.Output) {
 	result := resultOf(out)
-	c.tallies.add(now, 0, limit, r.Route, 0, result, out.Source).Count++
+	row := c.tallies.last(0, result)
+	if row == nil || !isOf(row, limit, r.Route, 0, result, out.Source) {
+		row = c.tallies.add(now, 0, wire.Tally{Limit: limit, Route: r.Route, Result: result, Source: uint8(out.Source)})
+	}
+	row.Count++
 	if result == wire.Denied {
 		c.sample(now, r, wire.KeyRef{Limit: limit}, r.Route, out)
 	}
@@ -78,18 +98,22 @@ func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out *admiss
 		route = r.shadow.Key.Admission.Limit().Match.Route()
 		result += wire.ShadowAdmitted - wire.Admitted
 	}
+	t := &c.tallies
 	if out.Demand < 0 {
-		c.tallies.add(now, 0, "", route, 0, result, out.Source).Count++
+		t.add(now, 0, wire.Tally{Route: route, Result: result, Source: uint8(out.Source)}).Count++
 		return
 	}
 	k := keys[out.Demand]
-	tally := c.tallies.add(now, k.serial, k.Admission.Limit().Name, route, out.Rate.Window, result, out.Source)
-	tally.Count++
+	limit, row := k.Admission.Limit().Name, t.last(k.serial, result)
+	if row == nil || !isOf(row, limit, route, out.Rate.Window, result, out.Source) {
+		row = t.add(now, k.serial, wire.Tally{Limit: limit, Route: route, Window: out.Rate.Window, Result: result, Source: uint8(out.Source)})
+	}
+	row.Count++
 	const near = 20 // 5 %
 	if out.Verdict == admission.Admit && out.Remaining <= out.Rate.Units/near && out.Rate.Units > 0 {
-		tally.Near++
+		row.Near++
 	}
-	c.tallies.addKey(k, result)
+	t.addKey(k, result)
 	if out.Verdict == admission.Deny {
 		c.sample(now, r, k.Ref, route, out)
 	}
@@ -102,21 +126,33 @@ func resultOf(out *admission.Output) wire.Result {
 	return wire.Admitted
 }
 
-// add gives the tally that a request is to be counted in. Which of the recent ones it may be says the slot.
-func (t *tallies) add(
-	now instant.Instant, slot uint64, limit, route string, window time.Duration, result wire.Result, source admission.Source,
-) *wire.Tally {
-	recent := &t.recent[(slot*8+uint64(result))%uint64(len(t.recent))]
-	if *recent > 0 {
-		last := &t.next.Tallies[*recent-1]
-		if last.Result == result && last.Source == uint8(source) && last.Window == window && last.Limit == limit && last.Route == route {
-			return last
-		}
+// place is where the index of a tally is that was found last: of a key, or of none, and a result.
+func place(key uint64, result wire.Result) uint64 { return (key*8 + uint64(result)) % recents }
+
+// last gives a tally that may be the one that a request is to be counted in: whether it is says isOf. Nearly every request is
+// counted so, in a few comparisons and without a call.
+func (t *tallies) last(key uint64, result wire.Result) *wire.Tally {
+	if i := int(t.recent[place(key, result)]); i < len(t.next.Tallies) {
+		return &t.next.Tallies[i]
 	}
-	i := t.find(now, wire.Tally{Limit: limit, Route: route, Window: window, Result: result, Source: uint8(source)})
-	*recent = uint16(i) + 1
+	return nil
+}
+
+func isOf(t *wire.Tally, limit, route string, window time.Duration, result wire.Result, source admission.Source) bool {
+	return t.Result == result && t.Source == uint8(source) && t.Window == window && same(t.Limit, limit) && same(t.Route, route)
+}
+
+// same says whether two texts are equal. Most often they are one.
+func same(a, b string) bool {
+	return len(a) == len(b) && (unsafe.StringData(a) == unsafe.StringData(b) || a == b) //nolint:gosec // the pointers are compared only
+}
+
+// add gives the tally that a request is to be counted in, and remembers it for the next one.
+func (t *tallies) add(now instant.Instant, key uint64, what wire.Tally) *wire.Tally {
+	i := t.find(now, what)
+	t.recent[place(key, what.Result)] = uint16(i)
 	found := &t.next.Tallies[i]
-	if found.Limit != limit {
+	if found.Limit != what.Limit {
 		t.next.Unlisted++
 	}
 	return found
@@ -186,7 +222,7 @@ func (c *Client) Upstream(took time.Duration) {
 
 // left counts a request whose client did not wait for the decision.
 func (c *Client) left(r *Request) {
-	c.tallies.add(c.proxy.Now(), 0, "", r.Route, 0, wire.Left, 0).Count++
+	c.tallies.add(c.proxy.Now(), 0, wire.Tally{Route: r.Route, Result: wire.Left}).Count++
 }
 
 // waited takes in that a request was paused until now.
@@ -220,6 +256,10 @@ func (t *tallies) make(now instant.Instant) {
 	t.takeKeys()
 	t.lastID++
 	next := &t.next
+	if t.unbound > 0 {
+		next.Tallies[t.find(now, unbound)].Count += t.unbound
+		t.unbound = 0
+	}
 	next.ID, next.Age, next.Span, next.UpstreamOf = t.lastID, now.Sub(t.born), now.Sub(t.since), UpstreamOf
 	for i := range next.Denials {
 		next.Denials[i].Age = now.Sub(t.sampled[i])
@@ -230,7 +270,6 @@ func (t *tallies) make(now instant.Instant) {
 		Tallies: space.Tallies[:0], Keys: space.Keys[:0], Denials: space.Denials[:0], UpstreamMicros: space.UpstreamMicros[:0],
 	}
 	clear(t.byName)
-	clear(t.recent[:])
 	t.bytes, t.lastMade, t.retry = 0, now, 0
 }
 

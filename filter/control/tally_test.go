@@ -2,6 +2,7 @@ package control
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestTalliesAreBounded(t *testing.T) {
 		for range each {
 			for i := range limits {
 				result := wire.Admitted + wire.Result(i%2)
-				tallies.add(0, uint64(i), name+strconv.Itoa(i), "", 0, result, admission.Source(i%7)).Count++
+				tallies.add(0, uint64(i), wire.Tally{Limit: name + strconv.Itoa(i), Result: result, Source: uint8(i % 7)}).Count++
 			}
 		}
 		tallies.make(instant.Instant(0).Add(time.Second))
@@ -63,7 +64,7 @@ func TestTheBusiestKeysAreToldOfFirst(t *testing.T) {
 	}
 	told := map[wire.KeyRef]int64{}
 	report := func() {
-		tallies.add(0, 0, "", "", 0, wire.Admitted, 0).Count++
+		tallies.add(0, 0, wire.Tally{Result: wire.Admitted}).Count++
 		tallies.make(0)
 		for _, k := range tallies.made.Keys {
 			told[k.KeyRef] += k.Denied
@@ -103,7 +104,7 @@ func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
 	tallies, now := newTallies(0), instant.Instant(0)
 	send := func(id uint64) *wire.Report {
 		now = now.Add(time.Second)
-		tallies.add(now, 0, "", "", 0, wire.Admitted, 0).Count++
+		tallies.add(now, 0, wire.Tally{Result: wire.Admitted}).Count++
 		var request wire.SyncRequest
 		tallies.load(now, &call{id: id}, &request)
 		return request.Report
@@ -127,5 +128,55 @@ func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
 	tallies.unload(&call{id: 4, sent: now}, true)
 	if next := send(5); next == nil || next.ID != first.ID+1 || next.Tallies[0].Count != 4 {
 		t.Fatalf("the next one is %+v", next)
+	}
+}
+
+// A tally that was found last is another one's: of another limit, route, window, result or source, or of the report before.
+func TestTalliesFoundLastAreCompared(t *testing.T) {
+	tallies := newTallies(0)
+	first := wire.Tally{Limit: "tenant", Route: "/v1", Window: time.Second, Result: wire.Admitted, Source: 2}
+	is := func(what wire.Tally) bool {
+		row := tallies.last(1, what.Result)
+		return row != nil && isOf(row, what.Limit, what.Route, what.Window, what.Result, admission.Source(what.Source))
+	}
+	if is(first) {
+		t.Error("found before it was counted")
+	}
+	tallies.add(0, 1, first).Count++
+	again := first
+	again.Limit, again.Route = strings.Clone("tenant"), strings.Clone("/v1")
+	if !is(first) || !is(again) {
+		t.Error("not found")
+	}
+	for _, change := range []func(*wire.Tally){
+		func(t *wire.Tally) { t.Limit = "another" }, func(t *wire.Tally) { t.Limit = "tenanT" }, func(t *wire.Tally) { t.Limit = "" },
+		func(t *wire.Tally) { t.Route = "/v2" }, func(t *wire.Tally) { t.Window++ }, func(t *wire.Tally) { t.Result++ }, func(t *wire.Tally) { t.Source++ },
+	} {
+		other := first
+		if change(&other); is(other) {
+			t.Errorf("%+v is counted as %+v", other, first)
+		}
+	}
+	tallies.make(0)
+	if is(first) {
+		t.Error("found after it was reported")
+	}
+}
+
+// Requests under no limit are each in one report, and the first of them is enough for there to be one.
+func TestUnboundRequestsAreReportedOnce(t *testing.T) {
+	c := &Client{tallies: newTallies(0)}
+	for report, requests := range []int64{3, 1, 0, 2} {
+		for range requests {
+			c.CountUnbound(instant.Instant(report))
+		}
+		if c.tallies.pending() != (requests > 0) {
+			t.Errorf("report %d: pending %v with %d requests", report, c.tallies.pending(), requests)
+		}
+		c.tallies.make(instant.Instant(report))
+		if count, _ := sum(&c.tallies.made); count != requests {
+			t.Errorf("report %d: %d requests, want %d", report, count, requests)
+		}
+		c.tallies.made.ID = 0
 	}
 }

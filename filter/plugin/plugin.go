@@ -162,7 +162,7 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.bounds = p.binder.Bind(p.view, p.bounds[:0])
 	if len(p.bounds) == 0 {
 		p.meters.admitted++
-		p.client.Count(now, &p.nobody, "", &unbound)
+		p.client.CountUnbound(now)
 		return host.Proceed
 	}
 	p.reading = id
@@ -170,9 +170,6 @@ func (p *Plugin) RequestHeaders(id host.ContextID) host.Action {
 	p.reading = 0
 	return action
 }
-
-// unbound is what becomes of a request under no limit.
-var unbound = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 
 // withoutPolicy does what the configuration says while nobody knows what to limit. Nothing is held up for it: the service may
 // be away for long.
