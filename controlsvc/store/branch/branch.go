@@ -269,6 +269,16 @@ func (b *Branch) Cancel(ctx context.Context, operations []authority.Cancel) []er
 	return b.Store.Cancel(ctx, operations)
 }
 
+// Reset implements authority.Store. This replica forgets what it knows and gives nothing more of what it holds; another one
+// does by the end of its denials and leases.
+func (b *Branch) Reset(ctx context.Context, key authority.Key) error {
+	err := b.Store.Reset(ctx, key)
+	if err == nil {
+		b.shard(key.Name).reset(key.Name)
+	}
+	return err //nolint:wrapcheck // it is the store's own
+}
+
 // Inspect implements authority.Store. Of this replica's own leases it tells which sub-leases are out.
 func (b *Branch) Inspect(ctx context.Context, key authority.Key, units int64) (authority.Inspection, error) {
 	told, err := b.Store.Inspect(ctx, key, units)

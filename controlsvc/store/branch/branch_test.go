@@ -33,6 +33,8 @@ type counting struct {
 
 	reserves, settles, cancels atomic.Int64
 	failing                    atomic.Bool
+	// during is called by the next reserve, once, before it is executed.
+	during func()
 	// lastSettle is the last settle.
 	mu         sync.Mutex
 	lastSettle authority.Settle
@@ -40,6 +42,10 @@ type counting struct {
 
 func (c *counting) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
 	c.reserves.Add(int64(len(operations)))
+	if during := c.during; during != nil {
+		c.during = nil
+		during()
+	}
 	results := c.Store.Reserve(ctx, operations)
 	if c.failing.Load() {
 		for i := range results {
@@ -293,6 +299,104 @@ func TestAStoreThatFails(t *testing.T) {
 	r.Tick(ctx)
 	if r.store.cancels.Load() != before+1 || r.remaining(t, k) <= held {
 		t.Errorf("%d cancels, %d remain; before %d remained", r.store.cancels.Load()-before, r.remaining(t, k), held)
+	}
+}
+
+// TestADenialOfOnePlanIsNotAnothers: nor where the other plan's ask comes while the store answers.
+func TestADenialOfOnePlanIsNotAnothers(t *testing.T) {
+	r, free, paid := newRig(4), key(1), key(9)
+	if got := r.strict(1, free, "a"); got.Units != 1 {
+		t.Fatalf("the first is granted %+v", got)
+	}
+	r.store.during = func() {
+		if got := r.strict(1, paid, "b"); got.Units != 1 {
+			t.Errorf("the second, which pays, is granted %+v", got)
+		}
+	}
+	if got := r.strict(1, free, "c"); got.Units != 0 {
+		t.Fatalf("the third is granted %+v", got)
+	}
+	if got := r.strict(1, paid, "d"); got.Units != 1 {
+		t.Errorf("the fourth, which pays, is granted %+v", got)
+	}
+}
+
+// waiter is the context of a caller that is about to wait for what somebody else buys.
+type waiter struct {
+	context.Context
+
+	waits func()
+}
+
+func (w waiter) Done() <-chan struct{} {
+	w.waits()
+	return w.Context.Done()
+}
+
+// TestWhoWaitsIsServedByItsOwnPlan: where another plan has taken the key over meanwhile, its leases are not for who waited.
+func TestWhoWaitsIsServedByItsOwnPlan(t *testing.T) {
+	r, free, paid, ctx := newRig(4), key(20), key(1000), context.Background()
+	for i := range 10 {
+		r.strict(1, free, fmt.Sprint("warm", i))
+	}
+	r.pass(250 * time.Millisecond)
+	r.strict(1, free, "warm")
+	r.pass(240 * time.Millisecond) // the leases that they were served by are over
+	r.Tick(ctx)
+	rest := authority.Reserve{Key: free, Call: "rest", Want: r.remaining(t, free), Min: 1}
+	if got := r.store.Store.Reserve(ctx, []authority.Reserve{rest})[0]; got.Units != rest.Want {
+		t.Fatalf("the rest of the limit, %d, is granted as %+v", rest.Want, got)
+	}
+	before, taken := r.store.reserves.Load(), false
+	waits := waiter{ctx, func() {
+		if taken || r.store.reserves.Load() == before {
+			return
+		}
+		taken = true
+		if got := r.strict(1, paid, "pays"); !strings.HasPrefix(got.Lease, "sub:") {
+			t.Errorf("who pays is granted %+v", got)
+		}
+	}}
+	ask := func(call string) authority.Reserve {
+		return authority.Reserve{Key: free, Call: call, Want: 1, Min: 1, Shared: true}
+	}
+	for i, got := range r.Reserve(waits, []authority.Reserve{ask("buys"), ask("waits")}) {
+		if got.Err != nil || got.Units != 0 {
+			t.Errorf("ask %d of a limit that is used up is granted %+v", i, got)
+		}
+	}
+	if !taken {
+		t.Error("nobody has waited")
+	}
+}
+
+// TestAResetIsFelt at the replica that it came to, at once: a denial is forgotten, and so are the units of leases.
+func TestAResetIsFelt(t *testing.T) {
+	r, k, ctx := newRig(4), key(40), context.Background()
+	for i := 0; ; i++ {
+		before := r.store.reserves.Load()
+		if got := r.strict(1, k, fmt.Sprint("before", i)); got.Units == 0 && r.store.reserves.Load() == before {
+			break // it is known to be used up
+		}
+		if i == 100 {
+			t.Fatal("a key that is used up is not known to be")
+		}
+	}
+	if err := r.Reset(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.strict(1, k, "after"); got.Units != 1 {
+		t.Errorf("who asks after a reset is granted %+v", got)
+	}
+
+	r, k = newRig(4), key(1000)
+	r.warm(t, k)
+	if err := r.Reset(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	before := r.store.reserves.Load()
+	if got := r.lease(1, k, "after"); got.Units != 1 || r.store.reserves.Load() == before {
+		t.Errorf("of a lease whose charge is forgotten %+v was given", got)
 	}
 }
 

@@ -128,6 +128,19 @@ func (s *shard) inspect(name string, leases []authority.LiveLease, now instant.I
 	}
 }
 
+// reset notes that the store has forgotten all charges of a key. What of a lease was given to nobody is lost with its charge.
+func (s *shard) reset(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k, known := s.keys.Peek(name); known {
+		k.forget()
+		k.state = standing{}
+		for _, h := range k.leases {
+			h.left = 0
+		}
+	}
+}
+
 // forget drops the denials that are remembered.
 func (k *key) forget() { k.denials = [denials]denial{} }
 
