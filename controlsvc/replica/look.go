@@ -14,7 +14,8 @@ import (
 const looker = 1
 
 // look decides a request some of whose limits are only looked at: where one of those has nothing left the request is denied,
-// and charged nothing. A limit that cannot be looked at denies nobody.
+// and charged nothing. A limit that cannot be looked at denies nobody. What the replica's workers hold of a limit is not spent
+// yet, and counts as left.
 func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, into *Decision) error {
 	charged := make([]Demand, 0, len(demands))
 	places := make([]int, 0, len(demands))
@@ -44,7 +45,11 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 			return err
 		}
 		for n, i := range looked {
-			denied = standings[i].seen(&response.Results[n]) || denied
+			var held int64
+			for _, w := range r.workers {
+				held += w.free(p, &demands[i], &standings[i].Told.Rule)
+			}
+			denied = standings[i].seen(&response.Results[n], held) || denied
 		}
 	}
 	if denied {
@@ -69,14 +74,16 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 	return nil
 }
 
-// seen takes over how a limit stands, and says whether it denies. In shadow it does not.
-func (s *Standing) seen(result *wire.AskResult) bool {
+// seen takes over how a limit stands, of which so many units are held, and says whether it denies. In shadow it does not.
+func (s *Standing) seen(result *wire.AskResult, held int64) bool {
 	if result.Problem != wire.NoProblem {
 		return false
 	}
 	s.Rate = limit.Rate{Units: result.Limit, Window: result.Window}
-	s.Remaining, s.Reset, s.RetryAfter = result.Remaining, result.Reset, result.Denial.RetryAfter
-	s.Over = result.Remaining < 1 && !s.Told.Shadow
+	s.Remaining, s.Reset = min(result.Remaining+held, max(result.Remaining, result.Limit)), result.Reset
+	if s.Remaining < 1 {
+		s.RetryAfter, s.Over = result.Denial.RetryAfter, !s.Told.Shadow
+	}
 	return s.Over
 }
 

@@ -17,6 +17,8 @@ import (
 	"sluice/controlsvc/store/memory"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
+	"sluice/shared/limit"
+	"sluice/shared/policy"
 	"sluice/testharness/oracle"
 )
 
@@ -128,6 +130,32 @@ func TestAHotKeyIsLeased(t *testing.T) {
 		}
 		if calls := w.store.reserves.Load(); calls > 1000 {
 			t.Errorf("%d reserves for 10,000 requests", calls)
+		}
+	})
+}
+
+// Who only looks is told what is left to be admitted, which the units of leases in hand are.
+func TestWhoLooksSeesWhatIsHeld(t *testing.T) {
+	const units, spent = 1000, 100
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1000/m]}", func(w *world) {
+		for range spent {
+			if out, err := w.decide(w.t.Context(), of("x")); err != nil || out.Verdict != admission.Admit {
+				t.Fatalf("%v, %v", out.Verdict, err)
+			}
+			pass(10 * time.Millisecond)
+		}
+		name := policy.StoreName("shop", "all", "x")
+		rates := []limit.Rate{{Units: units, Window: time.Minute}}
+		states, err := w.store.Peek(w.t.Context(), authority.Key{Name: name, Algorithm: limit.SlidingLog, Rates: rates})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d replica.Decision
+		if err := w.replica.Decide(w.t.Context(), w.authority.Policy(), []replica.Demand{{Key: "x"}}, &d); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Standings[0].Remaining; got != units-spent || states[0].Remaining >= got {
+			t.Errorf("%d remain, and %d as the store has it; want %d, and less", got, states[0].Remaining, units-spent)
 		}
 	})
 }

@@ -192,6 +192,16 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 	return pd, nil
 }
 
+// free gives the units of leases in hand that may be spent for a demand.
+func (w *worker) free(p *policy.Policy, d *Demand, rule *policy.Rule) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client.Policy() != p {
+		return 0
+	}
+	return w.keys.Free(w.config.Now(), &policy.Bound{Limit: d.Limit, Rule: rule, Key: d.Key})
+}
+
 // stand notes what was decided, and how the limits stand that it was decided by.
 func (pd *pending) stand(now instant.Instant, out admission.Output) {
 	pd.into.Output = out

@@ -65,11 +65,7 @@ type Entry struct {
 // Get gives the key of a limit, made now where it is not known. The text may be lent.
 func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	in := t.tables[b.Limit]
-	limit, name := in.limit.Name, b.Key
-	if b.Rule.Limit != in.limit { // the request brings a rate of its own
-		limit = b.Rule.Limit.NameWithRate()
-		name = limit + " " + name // no key has a space in it
-	}
+	limit, name := in.name(b)
 	if e := in.byKey[name]; e != nil {
 		e.follow(now, b.Rule)
 		t.touch(e)
@@ -89,6 +85,25 @@ func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	t.link(e)
 	t.n++
 	return e
+}
+
+// Free gives the units of leases in hand that may be spent of a key now; 0 of one that is not known.
+func (t *Keys) Free(now instant.Instant, b *policy.Bound) int64 {
+	in := t.tables[b.Limit]
+	_, name := in.name(b)
+	if e := in.byKey[name]; e != nil {
+		return e.Key.Admission.Free(now)
+	}
+	return 0
+}
+
+// name gives what a key's limit is called, and the key's name in the table.
+func (in *table) name(b *policy.Bound) (limit, name string) {
+	if b.Rule.Limit == in.limit {
+		return in.limit.Name, b.Key
+	}
+	limit = b.Rule.Limit.NameWithRate() // the request brings a rate of its own
+	return limit, limit + " " + b.Key   // no key has a space in it
 }
 
 // touch counts an entry as used now.

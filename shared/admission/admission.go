@@ -196,7 +196,7 @@ func spend(now instant.Instant, in Input) Output {
 	for i, d := range in.Demands {
 		one := d.Key.report(now)
 		one.Verdict, one.Source = Admit, FromLease
-		one.Remaining += d.Key.free(now) - d.Cost
+		one.Remaining += d.Key.Free(now) - d.Cost
 		switch {
 		case d.fallsBack(now, in.Away):
 			one = d.fallBack(now, in.Workers, in.Rank)

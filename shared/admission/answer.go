@@ -158,7 +158,7 @@ func (a *Answer) decide(i int, since instant.Instant) Output {
 	}
 	out := d.Key.report(a.received)
 	out.Verdict, out.Source = Admit, FromStore
-	held := d.Key.free(a.received) - d.Ahead
+	held := d.Key.Free(a.received) - d.Ahead
 	switch {
 	case a.left[i] >= d.Cost:
 		out.Remaining += a.left[i] - d.Cost

@@ -27,8 +27,8 @@ const endNoticed = 40 * time.Millisecond
 // leased says whether the key's units may come from leases.
 func (k *Key) leased() bool { return k.rule.Limit.Mode == limit.Lease }
 
-// free gives the units that may be spent of the worker's own accord.
-func (k *Key) free(now instant.Instant) (units int64) {
+// Free gives the units that may be spent of the worker's own accord: those of leases in hand.
+func (k *Key) Free(now instant.Instant) (units int64) {
 	for _, l := range k.leases {
 		if l.From > now {
 			break // so do those behind it
@@ -41,10 +41,10 @@ func (k *Key) free(now instant.Instant) (units int64) {
 // Lacks says whether the demand has to be asked for or held, because the leases in hand do not hold its cost beyond what
 // they hold for others. In mode async nothing is asked for.
 func (d Demand) Lacks(now instant.Instant) bool {
-	return !d.Key.async() && (d.Behind || d.Key.free(now)-d.Ahead < d.Cost)
+	return !d.Key.async() && (d.Behind || d.Key.Free(now)-d.Ahead < d.Cost)
 }
 
-// spendLeased takes units out of the leases in hand, the one that ends first first. There are as many: see free.
+// spendLeased takes units out of the leases in hand, the one that ends first first. There are as many: see Free.
 func (k *Key) spendLeased(now instant.Instant, units int64) {
 	for units > 0 {
 		var first *lease.Lease

@@ -25,7 +25,7 @@ func (d Demand) Standing(now instant.Instant, denied bool) Output {
 		out.Rate = k.rule.Rates[0]
 		out.Remaining, out.Reset = max(0, out.Rate.Units-k.logs[0].AtMost(now)), k.logs[0].EmptyIn(now)
 	default:
-		out.Remaining += k.free(now)
+		out.Remaining += k.Free(now)
 	}
 	out.Verdict, out.Source = Admit, FromLease
 	return out

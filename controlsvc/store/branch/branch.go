@@ -269,6 +269,16 @@ func (b *Branch) Cancel(ctx context.Context, operations []authority.Cancel) []er
 	return b.Store.Cancel(ctx, operations)
 }
 
+// Peek implements authority.Store. What of this replica's own leases was given to nobody yet counts as left.
+func (b *Branch) Peek(ctx context.Context, key authority.Key) ([]authority.State, error) {
+	states, err := b.Store.Peek(ctx, key)
+	free := b.shard(key.Name).free(key, b.config.Now())
+	for i := range states {
+		states[i].Remaining = min(states[i].Remaining+free, states[i].Rate.Most())
+	}
+	return states, err //nolint:wrapcheck // it is the store's own
+}
+
 // Reset implements authority.Store. This replica forgets what it knows and gives nothing more of what it holds; another one
 // does by the end of its denials and leases.
 func (b *Branch) Reset(ctx context.Context, key authority.Key) error {

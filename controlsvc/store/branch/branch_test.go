@@ -111,9 +111,10 @@ func (r *rig) warm(t *testing.T, k authority.Key) authority.Reserved {
 	return authority.Reserved{}
 }
 
+// remaining is what the store says.
 func (r *rig) remaining(t *testing.T, k authority.Key) int64 {
 	t.Helper()
-	states, err := r.Peek(context.Background(), k)
+	states, err := r.store.Peek(context.Background(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,6 +250,20 @@ func TestInspectTellsSubLeases(t *testing.T) {
 	}
 	if parts := own().Parts; len(parts) != 0 {
 		t.Errorf("once the other is settled: %+v", parts)
+	}
+}
+
+// TestALookSeesWhatNobodyWasGiven: units of a lease count as spent where a worker has them, and not before.
+func TestALookSeesWhatNobodyWasGiven(t *testing.T) {
+	r, k := newRig(4), key(1000)
+	given := r.warm(t, k).Units
+	states, err := r.Peek(context.Background(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := r.store.reserves.Load() // each of them but the last was granted 10, for 200 ms and more
+	if want := 1000 - 10*(asks-1) - given; states[0].Remaining != want || r.remaining(t, k) >= want {
+		t.Errorf("%d remain, and %d as the store has it; want %d, and less", states[0].Remaining, r.remaining(t, k), want)
 	}
 }
 

@@ -239,14 +239,19 @@ func (k *key) gives(h *held, o *authority.Reserve, now instant.Instant, inPart b
 // stands says how the key stands: as in the store, with what is given to nobody yet.
 func (k *key) stands(now instant.Instant) authority.State {
 	s := k.state.State
-	for _, h := range k.leases {
-		if h.lease.From <= now && now <= h.lease.Until {
-			s.Remaining += h.left
-		}
-	}
-	s.Remaining = min(s.Remaining, s.Rate.Most())
+	s.Remaining = min(s.Remaining+k.unspent(now), s.Rate.Most())
 	s.Reset = max(0, s.Reset-now.Sub(k.state.at))
 	return s
+}
+
+// unspent is how many units of the leases may be given to somebody now.
+func (k *key) unspent(now instant.Instant) (units int64) {
+	for _, h := range k.leases {
+		if h.lease.From <= now && now <= h.lease.Until {
+			units += h.left
+		}
+	}
+	return units
 }
 
 // note takes over what the store answered.

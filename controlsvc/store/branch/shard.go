@@ -128,6 +128,16 @@ func (s *shard) inspect(name string, leases []authority.LiveLease, now instant.I
 	}
 }
 
+// free gives how many units of the leases held of a key anybody may be given now.
+func (s *shard) free(of authority.Key, now instant.Instant) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k, known := s.keys.Peek(of.Name); known && same(k.of, of) {
+		return k.unspent(now)
+	}
+	return 0
+}
+
 // reset notes that the store has forgotten all charges of a key. What of a lease was given to nobody is lost with its charge.
 func (s *shard) reset(name string) {
 	s.mu.Lock()
