@@ -161,8 +161,12 @@ func isReplicas(name string) bool { return strings.Contains(name, ".b") }
 
 // divided changes what a replica gives of a lease of its own.
 func (f *flaws) divided(o *authority.Reserve, r *authority.Reserved) {
-	if f.mutation == SubUnits && r.Units < o.Want {
+	switch {
+	case f.mutation == SubUnits && r.Units < o.Want:
 		r.Units++
+	case f.mutation == SubOwnEnd && r.EndIn > 0:
+		const windows = 3 // what is left over of it is spent when its charge has gone
+		r.EndIn += windows * longestWindow(o.Key.Rates)
 	}
 }
 

@@ -25,6 +25,8 @@ type Scenario struct {
 	Timeout  time.Duration
 	// Bursts sends what Load asks for in a window at its beginning, all at once.
 	Bursts bool
+	// Tides has a quarter of the load in every second window, so that leases are left over when there is more.
+	Tides  bool
 	Faults Faults
 	// Change is when the first limit's units are changed to ChangeTo; 0: never.
 	Change   time.Duration
@@ -91,8 +93,10 @@ const (
 	EarlyRelease Mutation = "a scheduled lease spent before its start"
 	// Unrecorded acknowledges what workers admitted by themselves, and does not count it.
 	Unrecorded Mutation = "admissions not recorded"
-	// SubOutlives has a sub-lease end after its lease.
-	SubOutlives Mutation = "a sub-lease outlives its lease"
+	// SubOutlives has a replica divide a lease for longer than it lasts.
+	SubOutlives Mutation = "a lease divided for longer than it lasts"
+	// SubOwnEnd has a sub-lease, and not its lease, last for three windows longer.
+	SubOwnEnd Mutation = "a sub-lease outlives its lease"
 	// SubUnits has the sub-leases of a lease come to more units than it.
 	SubUnits Mutation = "sub-leases of more units than the lease"
 	// HeldTwice adds the time for which a replica held a report to its ages once more.
@@ -105,7 +109,7 @@ const (
 func Mutations() []Mutation {
 	return []Mutation{
 		SpendFromSent, EndFromReceipt, ScoreAtStart, SettleTwice, ShortLife, SameID, NoDrift, AgeTooLong, OneMore, EarlyRelease,
-		Unrecorded, SubOutlives, SubUnits, HeldTwice, SettledEarly,
+		Unrecorded, SubOutlives, SubOwnEnd, SubUnits, HeldTwice, SettledEarly,
 	}
 }
 
@@ -183,6 +187,9 @@ func (s *Scenario) drawReplicas() {
 		l.MaxWait, l.Rates = 0, slices.Clone(l.Rates)
 		for i := range l.Rates {
 			l.Rates[i].Units += 15 * l.RequestCost() * int64(s.Workers)
+		}
+		if s.Tides = r.IntN(2) == 0; s.Tides {
+			s.Load, s.Bursts = max(s.Load, 2), false
 		}
 	}
 }
@@ -291,6 +298,7 @@ func (s Scenario) Smaller() []Scenario {
 	change(func(s *Scenario) { s.Roam = 0 })
 	change(func(s *Scenario) { s.OutageFor /= 2 })
 	change(func(s *Scenario) { s.Bursts = false })
+	change(func(s *Scenario) { s.Tides = false })
 	change(func(s *Scenario) { s.Load /= 2 })
 	change(func(s *Scenario) { s.Faults.Lose = 0 })
 	change(func(s *Scenario) { s.Faults.Repeat = 0 })
@@ -319,9 +327,9 @@ func (s Scenario) String() string {
 		}
 		limits = append(limits, one)
 	}
-	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, [%s], paid %d, change %v to %d, outage of %d at %v for %v, "+
+	return fmt.Sprintf("seed %d: %d workers, %d tenants, load %g for %v, timeout %v, bursts %v, tides %v, [%s], paid %d, change %v to %d, outage of %d at %v for %v, "+
 		"%d replicas, roam %g, hot from %d, batches of 1/%d, faults %+v, mutation %q",
-		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, strings.Join(limits, "; "), s.Paid, s.Change, s.ChangeTo,
+		s.Seed, s.Workers, s.Tenants, s.Load, s.Duration, s.Timeout, s.Bursts, s.Tides, strings.Join(limits, "; "), s.Paid, s.Change, s.ChangeTo,
 		s.CutOff, s.Outage, s.OutageFor, s.Replicas, s.Roam, s.HotAsks, s.BatchShare, s.Faults, s.Mutation)
 }
 

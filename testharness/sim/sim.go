@@ -150,8 +150,10 @@ func keyOf(l policy.Limit, tenant string) string {
 	return tenant
 }
 
-// traffic brings requests at random instants, or in bursts at the beginning of each window.
+// traffic brings requests at random instants, or in bursts at the beginning of each window; with tides a quarter of
+// them in every second window.
 func (r *run) traffic() {
+	const calm = 4
 	s := r.scenario
 	rate := s.Limits[0].Rates[0]
 	end := r.world.now.Add(s.Duration)
@@ -176,7 +178,9 @@ func (r *run) traffic() {
 				if r.world.now >= end {
 					return
 				}
-				deliver()
+				if !s.Tides || r.world.now.Sub(origin)/(rate.Window/2)%4 >= 2 || r.world.random.IntN(calm) == 0 {
+					deliver()
+				}
 				r.world.after(r.world.spread(pause), next)
 			}
 		}
