@@ -328,7 +328,7 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 	g.follow(now)
 	answer := admission.NewAnswer(cl.sent, now, c.Input(g.demands), results)
 	c.lookAgain(now)
-	g.follow(now)
+	limited := g.follow(now)
 	c.heldFirst(now, cl, g, answer.AtOnce())
 	if g.members.first != nil {
 		c.held.lookAhead(g.members.first) // the answer's demands are the group's
@@ -354,6 +354,9 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 		c.reports.settle(due, wire.Settle{KeyRef: k.Ref, Lease: s.Lease, Unused: s.Unused}, nil, &c.Counts)
 	}
 	for _, k := range g.keys {
+		if !limited {
+			k.Admission.GiveBack()
+		}
 		c.collect(now, k)
 	}
 }

@@ -52,11 +52,17 @@ func (c *Client) NewKey(ref wire.KeyRef, rule policy.Rule) *Key {
 	return &Key{Ref: ref, Admission: admission.NewKey(rule), serial: c.lastKey}
 }
 
-// follow puts the key under a rule of the limit that it is under; of a policy that is not in force any more it does nothing.
-func (k *Key) follow(now instant.Instant, rule *policy.Rule) {
-	if of := k.Admission.Rule(); rule.Limit == of.Limit && !rule.Same(of) {
-		k.Admission.SetRule(now, *rule)
+// follow puts the key under a rule, or where that is of a policy before the one in force under the same plan's now: what was asked
+// for one plan is not another's. False where that plan is unlimited now.
+func (k *Key) follow(now instant.Instant, rule *policy.Rule) bool {
+	of, is := k.Admission.Rule(), *rule
+	if rule.Limit != of.Limit {
+		is = of.Limit.Rule(rule.Plan, k.Ref.Key)
 	}
+	if !is.Unlimited && !is.Same(of) {
+		k.Admission.SetRule(now, is)
+	}
+	return !is.Unlimited
 }
 
 // plan is what the service is told of which rule holds for the key.

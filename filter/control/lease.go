@@ -80,8 +80,11 @@ func (cl *call) askParts(k *Key, want int64, asks []wire.Ask) []wire.Ask {
 // heldAhead takes over what was granted ahead of need.
 func (c *Client) heldAhead(now instant.Instant, cl *call, results []wire.AskResult) {
 	for i, k := range cl.ahead {
-		k.follow(now, &k.asked)
+		limited := k.follow(now, &k.asked)
 		k.Admission.Hold(cl.sent, now, results[i])
+		if !limited {
+			k.Admission.GiveBack()
+		}
 		if results[i].Units == 0 {
 			k.aheadAfter = now.Add(4 * c.round) // not worth a call for now
 		}

@@ -137,11 +137,13 @@ func (g *group) is(keys []*Key, demands []admission.Demand) bool {
 	return true
 }
 
-// follow puts the keys under the group's rules, as far as their limits are still in force.
-func (g *group) follow(now instant.Instant) {
+// follow puts the keys under the group's rules. False where one of them is unlimited now.
+func (g *group) follow(now instant.Instant) bool {
+	limited := true
 	for i, k := range g.keys {
-		k.follow(now, &g.rules[i])
+		limited = k.follow(now, &g.rules[i]) && limited
 	}
+	return limited
 }
 
 // groups holds those that wait for a call.

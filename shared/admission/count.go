@@ -85,7 +85,7 @@ func (k *Key) countFree(now instant.Instant) int64 {
 // spendCounted admits units that nobody was asked for; TakeFallback hands them out to be reported.
 func (k *Key) spendCounted(now instant.Instant, units int64) {
 	k.count.admitted(units)
-	if k.aside != nil {
+	if k.aside != nil && k.aside.joint {
 		k.aside.count.admitted(units)
 	}
 	k.fallBackSpend(now, units)

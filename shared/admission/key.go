@@ -50,8 +50,10 @@ type known struct {
 	denial   denial
 	// state is how the key stood when the store last answered.
 	state state
-	// count is what is known of the global count, in mode async.
+	// count is what is known of the global count, in mode async. Of what is set aside, joint says that units which are spent now
+	// count in one of its windows too.
 	count count
+	joint bool
 	// leases holds what the worker may spend of its own accord, now or later, in the order in which they start; at most
 	// MaxLeases, or MaxHeldLeases.
 	leases []*lease.Lease
@@ -104,6 +106,9 @@ func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 		k.ruled, k.parked = now, nil
 	case turns:
 		k.turn(share || k.rule.Limit.MaxWait > 0)
+		k.aside.joint = slices.ContainsFunc(before.Rates, func(r limit.Rate) bool {
+			return slices.ContainsFunc(rule.Rates, func(other limit.Rate) bool { return r.Window == other.Window })
+		})
 	}
 	k.plan = rule.Plan
 	k.setLogs()

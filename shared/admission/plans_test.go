@@ -63,6 +63,29 @@ func TestPlansThatShareTheirLeases(t *testing.T) {
 	}
 }
 
+// What one plan's requests are admitted leaves another's count as it is where the two have no window in common.
+func TestPlansThatTakeTurnsByCount(t *testing.T) {
+	l := planned(limit.Async)
+	hear := func(k *admission.Key, at instant.Instant) {
+		k.HoldCount(at, at, 0, &wire.AskResult{Limit: 10, Window: time.Minute, Remaining: 5})
+	}
+	for name, c := range map[string]struct {
+		window time.Duration
+		want   admission.Verdict
+	}{"other windows": {time.Hour, admission.Admit}, "a common window": {time.Minute, admission.Deny}} {
+		l.Plans[1].Rates = []limit.Rate{{Units: 100, Window: c.window}}
+		k := admission.NewKey(l.Rule("a", ""))
+		hear(k, 0)
+		k.SetRule(milli, l.Rule("b", ""))
+		hear(k, milli)
+		for range 5 {
+			want(t, name, admission.Step(2*milli, one(k)), admission.Admit, admission.FromCount)
+		}
+		k.SetRule(3*milli, l.Rule("a", ""))
+		want(t, name, admission.Step(3*milli, one(k)), c.want, admission.FromCount)
+	}
+}
+
 // While the service is away each plan admits its share and no more, however often a key's plan changes.
 func TestPlansThatTakeTurnsAlone(t *testing.T) {
 	l := planned(limit.Strict)
