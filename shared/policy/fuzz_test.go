@@ -104,7 +104,7 @@ func FuzzQuery(f *testing.F) {
 }
 
 func FuzzPattern(f *testing.F) {
-	for _, s := range []string{"/v[0-9]+/.*", "(a|b){1,10}", `\pL+`, "(?i)x", "((((a{9}){9}){9}){9})", "[", "a**", "(?:)"} {
+	for _, s := range []string{"/v[0-9]+/.*", "(a|b){1,10}", `\pL+`, "(?i)x", "((((a{9}){9}){9}){9})", "[", "a**", "(?:)", `\Q/a.b`, `a\Q`, `\Qa.b\E`} {
 		f.Add(s, "/v1/x")
 	}
 	f.Fuzz(func(_ *testing.T, expression, text string) {

@@ -315,6 +315,7 @@ func TestValidateIdentitiesAndMatches(t *testing.T) {
 		{func(p *Policy) { p.Limits[0].Match.Not = &Match{} }, "limits[0].match.not: matches everything, so that nothing is left"},
 		{func(p *Policy) { p.Limits[0].Match.Not = &Match{PathRegex: "(a{500}){2}"} }, `limits[0].match.not.path_regex: "(a{500}){2}" is 1002 steps long when its repetitions are written out, want at most 512`},
 		{func(p *Policy) { p.Limits[0].Match.PathRegex = `(a{1000}){1000}` }, "limits[0].match.path_regex: \"(a{1000}){1000}\" is no regular expression: error parsing regexp: invalid repeat count: `{1000}`"},
+		{func(p *Policy) { p.Limits[0].Match.PathRegex = `\Q/a.b` }, "limits[0].match.path_regex: \"\\\\Q/a.b\" is no regular expression within another one: error parsing regexp: missing closing ): `^(?:\\Q/a.b)$`"},
 		{func(p *Policy) { p.Limits[0].Match.Headers = []FieldMatch{{"x", FieldRegex, "["}} }, "limits[0].match.headers[0].value: \"[\" is no regular expression: error parsing regexp: missing closing ]: `[`"},
 		{func(p *Policy) { p.Limits[0].Match.Query = []FieldMatch{{"x", 5, ""}} }, "limits[0].match.query[0].kind: 5 is not known here"},
 	} {

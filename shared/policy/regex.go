@@ -25,11 +25,14 @@ type pattern struct{ regex *regexp.Regexp }
 func newPattern(text string, compiled map[string]*pattern) *pattern {
 	p := compiled[text]
 	if p == nil {
-		p = &pattern{regexp.MustCompile(`^(?:` + text + `)$`)}
+		p = &pattern{regexp.MustCompile(anchored(text))}
 		compiled[text] = p
 	}
 	return p
 }
+
+// anchored gives the pattern of whole texts.
+func anchored(text string) string { return `^(?:` + text + `)$` }
 
 // matches gives tooLong for a text that is too long.
 func (p *pattern) matches(text string, tooLong bool) bool {
@@ -62,6 +65,9 @@ func CheckPattern(text string) string {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return strconv.Quote(clip(text)) + " is no regular expression: " + err.Error()
+	}
+	if _, err := syntax.Parse(anchored(text), syntax.Perl); err != nil { // a \Q without its \E quotes what comes after it
+		return strconv.Quote(clip(text)) + " is no regular expression within another one: " + err.Error()
 	}
 	if size := patternSize(tree); size > MaxPatternSize {
 		return strconv.Quote(clip(text)) + " is " + strconv.Itoa(size) + " steps long when its repetitions are written out, want at most " +
