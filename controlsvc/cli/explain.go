@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -88,12 +89,18 @@ func (a *asked) parse() (*described, error) {
 	if !both {
 		method, path = "GET", method
 	}
-	if path = strings.TrimSpace(path); !strings.HasPrefix(path, "/") || strings.Contains(path, " ") || !policy.ValidMethod(method) {
+	path = strings.TrimSpace(path)
+	connects := method == http.MethodConnect && path != "" // to an authority; it has no path
+	if !strings.HasPrefix(path, "/") && !connects && (method != http.MethodOptions || path != "*") ||
+		strings.Contains(path, " ") || !policy.ValidMethod(method) {
 		return nil, fmt.Errorf("--request (SLUICE_REQUEST): %q: want METHOD PATH, such as 'POST /v1/reports'", a.request)
 	}
 	r := &described{
 		headers:    map[string][]string{":method": {method}, ":path": {path}, ":scheme": {"https"}},
 		attributes: make(map[string]string),
+	}
+	if connects {
+		r.headers = map[string][]string{":method": {method}, ":authority": {path}}
 	}
 	if address, err := netip.ParseAddr(a.client); err == nil {
 		r.attributes["source.address"] = net.JoinHostPort(address.String(), "40000")

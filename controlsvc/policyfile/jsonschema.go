@@ -59,7 +59,8 @@ func schemaOfIdentity() schema {
 	s := object("Where an identity's value comes from: one source, and what becomes of the value.", schema{
 		"header": headerName("The value of this header. Several fields of the name that differ are one value, whatever they say."),
 		"address": object("The client's address.", schema{
-			"trusted_hops": number("How many proxies before this one append to X-Forwarded-For and are trusted. 0: the peer of the connection.",
+			"trusted_hops": number("0: the client's address as Envoy has it. n: the n-th entry of X-Forwarded-For from the right; "+
+				"with use_remote_address: true the first is Envoy's own.",
 				0, policy.MaxTrustedHops),
 			"ipv4_prefix": number("IPv4 addresses count together that have these first bits in common.", 1, 32),
 			"ipv6_prefix": number("IPv6 addresses count together that have these first bits in common.", 1, 128),

@@ -37,8 +37,8 @@ func (d *decoder) lists(v value, identities map[string]uint32) []policy.List {
 		}
 		if hasCIDRs {
 			l.Prefixes = d.prefixes(cidrs)
-			if of := &d.built.Identities[l.Identity]; of.Source != policy.FromAddress || of.Hash || len(of.Networks) > 0 {
-				d.fail(id, "%s is no address as it is, want an identity such as {address: {}} for cidrs", quote(of.Name))
+			if of := &d.built.Identities[l.Identity]; of.Source != policy.FromAddress {
+				d.fail(id, "%s is no address, want an identity such as {address: {}} for cidrs", quote(of.Name))
 			}
 		}
 		lists = append(lists, l)

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,7 +26,12 @@ func (d *decoder) readTiers(v value, identities map[string]uint32) {
 	}
 	d.tiers.said = true
 	if v, ok := f["by"]; ok {
-		d.tiers.by, _ = d.identityOf(v, identities)
+		if by, known := d.identityOf(v, identities); known {
+			d.tiers.by = by
+			if id := &d.built.Identities[by]; id.Hash {
+				d.fail(v, "%s is hashed, so that no request's plan can be told from it, want an identity with hash: false", quote(id.Name))
+			}
+		}
 	}
 	v, ok = f["names"]
 	if !ok {
@@ -205,12 +211,30 @@ func (d *decoder) valueOf(identity uint32, v value) (string, bool) {
 		return "", false
 	}
 	form, ok := d.built.Form(identity, text)
-	if id := &d.built.Identities[identity]; !ok && id.Source == policy.FirstOf {
-		d.fail(v, "%s is no value of %s, want one such as NAME=VALUE with the name of an identity in its first_of", quote(text), quote(id.Name))
-	} else if !ok {
-		d.fail(v, "%s is longer than the max_length of %s", quote(text), quote(id.Name))
+	if !ok {
+		id := &d.built.Identities[identity]
+		d.fail(v, "%s is no value of %s, %s", quote(text), quote(id.Name), wantOf(id))
 	}
 	return form, ok
+}
+
+// wantOf says which values an identity has.
+func wantOf(id *policy.Identity) string {
+	switch id.Source {
+	case policy.FirstOf:
+		return "want one such as NAME=VALUE with the name of an identity in its first_of"
+	case policy.FromAddress:
+		if len(id.Networks) > 0 {
+			return "want the name of one of its networks"
+		}
+		return "want an address such as 192.0.2.1; ranges are under cidrs"
+	case policy.FromPathTemplate:
+		return "want one of its templates"
+	case policy.FromConstant:
+		return "want the constant"
+	default:
+		return fmt.Sprintf("want at most %d bytes, its max_length", id.MaxLength)
+	}
 }
 
 // exception reads what a plan or an override says.

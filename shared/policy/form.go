@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Form gives the form in which a value of an identity stands in a key, for one that is written down: a value that requests
 // have, or of a FirstOf the name of one of its identities, an equals sign and a value of that. False where the identity never
@@ -10,10 +13,20 @@ func (p *Policy) Form(identity uint32, text string) (string, bool) {
 	switch {
 	case id.Source == FirstOf:
 		return p.formOfFirst(id, text)
-	case id.Source == FromAddress && len(id.Networks) == 0:
-		if address, ok := canonicalAddress(text); ok {
-			text = maskAddress(address, id.IPv4Prefix, id.IPv6Prefix)
+	case id.Source == FromAddress && len(id.Networks) > 0:
+		if !slices.ContainsFunc(id.Networks, func(n Network) bool { return n.Name == text }) {
+			return "", false
 		}
+	case id.Source == FromAddress:
+		address, ok := canonicalAddress(text)
+		if !ok {
+			return "", false
+		}
+		text = maskAddress(address, id.IPv4Prefix, id.IPv6Prefix)
+	case id.Source == FromHost:
+		text = canonicalHost(text)
+	case id.Source == FromPathTemplate && !slices.Contains(id.Path, text), id.Source == FromConstant && id.Text != text:
+		return "", false
 	}
 	b := binding{binder: &Binder{policy: p}}
 	return b.form(&reader{Identity: id}, text)

@@ -34,8 +34,8 @@ type Identity struct {
 	// one name: which of them the upstream goes by is not known here, and a key for each would give a client as many as it
 	// likes.
 	Header string
-	// TrustedHops, for FromAddress: 0 takes the peer's address, n > 0 the n-th entry from the right of X-Forwarded-For, or
-	// the peer's where there is no such entry or it is no address. Up to MaxTrustedHops.
+	// TrustedHops, for FromAddress: 0 takes the client's address as the proxy has it, n > 0 the n-th entry from the right of
+	// X-Forwarded-For, to which the proxy itself may have appended, or the proxy's where there is no such entry or it is no address. Up to MaxTrustedHops.
 	TrustedHops uint32
 	// IPv4Prefix and IPv6Prefix, for FromAddress, are how many bits of the address count; 0: all.
 	IPv4Prefix, IPv6Prefix uint32

@@ -13,7 +13,8 @@ type List struct {
 	Identity uint32
 	// Values are as EscapeValue has them: sorted, each once.
 	Values []string
-	// Prefixes hold addresses: sorted, none within another. They are compared with values that are addresses.
+	// Prefixes hold addresses: sorted, none within another. They are compared with the client's address where the identity
+	// is that, whatever its value is, and else with values that are addresses.
 	Prefixes []netip.Prefix
 }
 
@@ -32,22 +33,36 @@ const (
 func (b *binding) on(lists []List) bool {
 	for i := range lists {
 		l := &lists[i]
-		v := b.value(l.Identity)
-		if v.present && l.holds(v.escaped) {
+		address := ""
+		if len(l.Prefixes) > 0 {
+			address = b.address(l.Identity)
+		}
+		if l.holds(b.value(l.Identity).escaped, address) {
 			return true
 		}
 	}
 	return false
 }
 
-func (l *List) holds(escaped string) bool {
+// address gives what prefixes are compared with: of an identity that is the client's address all of it, whatever stands for it in a
+// key, and else the value.
+func (b *binding) address(identity uint32) string {
+	if id := &b.binder.readers[identity]; id.Source == FromAddress {
+		address, _ := clientAddress(b.request, id.TrustedHops)
+		return address
+	}
+	return b.value(identity).escaped
+}
+
+// holds looks for a value among the values, and for what is an address among the prefixes. Empty is neither.
+func (l *List) holds(escaped, text string) bool {
 	if _, found := slices.BinarySearch(l.Values, escaped); found {
 		return true
 	}
-	if len(l.Prefixes) == 0 || !looksLikeAddress(escaped) {
+	if len(l.Prefixes) == 0 || !looksLikeAddress(text) {
 		return false
 	}
-	address, err := netip.ParseAddr(escaped)
+	address, err := netip.ParseAddr(text)
 	if err != nil {
 		return false
 	}

@@ -50,11 +50,30 @@ func TestListsHoldWhatTheyShould(t *testing.T) {
 				rapid.Custom(func(t *rapid.T) string { return netip.AddrFrom16(drawAddress(t).As16()).String() }),
 				rapid.StringMatching(`[a-c.]{1,3}|%|[0-9a-f:.%]{1,20}`),
 			).Draw(t, "value")
-			if got, want := l.holds(value), holdsNaively(&l, value); got != want {
+			if got, want := l.holds(value, value), holdsNaively(&l, value); got != want {
 				t.Fatalf("%q is on %v: %v, want %v", value, l, got, want)
 			}
 		}
 	})
+}
+
+// Ranges are of the client's address, whatever stands for it in keys.
+func TestRangesOfAnAddressThatIsMasked(t *testing.T) {
+	ranges := []List{{Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("2001:db8::5/128")}}}
+	for name, id := range map[string]Identity{
+		"masked": {IPv4Prefix: 24, IPv6Prefix: 64}, "hashed": {Hash: true}, "named": {Networks: []Network{{"office", "10.0.0.0/8"}}},
+	} {
+		id.Name, id.Source = "client", FromAddress
+		c := NewBinder(&Policy{Identities: []Identity{id}, Block: ranges, HashKey: "0123456789abcdef"})
+		for address, want := range map[string]bool{
+			"203.0.113.7": true, "203.0.113.8": false, "203.0.113.0": false, "2001:db8::5": true, "2001:db8::": false,
+		} {
+			blocked := len(c.Bind(request{"source address": address}, nil)) > 0
+			if blocked != want {
+				t.Errorf("%s, %s: blocked %v, want %v", name, address, blocked, want)
+			}
+		}
+	}
 }
 
 func BenchmarkLists(b *testing.B) {
@@ -69,7 +88,7 @@ func BenchmarkLists(b *testing.B) {
 			b.Run(value+"/"+strconv.Itoa(n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					l.holds(value)
+					l.holds(value, value)
 				}
 			})
 		}
