@@ -116,6 +116,7 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 		CallTimeout: o.callTimeout, MaxInFlight: o.maxInFlight, TLS: tlsConfig, Trace: s.tracing.Server(),
 	})
 	s.metrics.Traffic(s.traffic.Now)
+	s.metrics.Overlay(s.overlay.Health)
 	s.metrics.Watch(s.authority.Owed, s.rpc.InFlight)
 	closing := make(chan struct{})
 	s.http = &http.Server{

@@ -41,6 +41,8 @@ type Overlay struct {
 	entries  []entry
 
 	state atomic.Pointer[State]
+	// answered is when the store last gave the overlay, or when this began; failed is how often it did not since.
+	answered, failed atomic.Int64
 }
 
 // entry is an item as the store has it.
@@ -73,7 +75,32 @@ type Held struct {
 func New(config Config) *Overlay {
 	o := &Overlay{config: config}
 	o.state.Store(&State{})
+	o.answered.Store(int64(config.Now()))
 	return o
+}
+
+// Health is how an Overlay and the store stand.
+type Health struct {
+	// Items is how many there are of each kind, with those that are not in force.
+	Items map[Kind]int
+	// Age is how long ago the store last gave the overlay, or how long ago this began where it never did.
+	Age time.Duration
+	// Failures is how often the store did not give it.
+	Failures int64
+}
+
+// Health gives it as it is now. Every kind that there is has a number of items; one that this build does not know has none.
+func (o *Overlay) Health() Health {
+	h := Health{
+		Items: map[Kind]int{Override: 0, Block: 0, Allow: 0}, Failures: o.failed.Load(),
+		Age: max(0, o.config.Now().Sub(instant.Instant(o.answered.Load()))),
+	}
+	for _, held := range o.State().Entries {
+		if _, known := h.Items[held.Kind]; known {
+			h.Items[held.Kind]++
+		}
+	}
+	return h
 }
 
 // State gives what it holds now.
@@ -142,6 +169,11 @@ func (o *Overlay) edit(ctx context.Context, e authority.Edit) (removed bool, err
 	defer cancel()
 	e.Domain, e.Known = o.file.Domain, o.revision
 	got, err := o.config.Store.Overlay(ctx, e)
+	if err == nil {
+		o.answered.Store(int64(o.config.Now()))
+	} else if errors.Is(err, authority.ErrUnavailable) {
+		o.failed.Add(1)
+	}
 	changed := false
 	switch {
 	case err != nil && !errors.Is(err, authority.ErrUnavailable):

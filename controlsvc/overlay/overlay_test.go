@@ -381,11 +381,20 @@ func TestStoreAway(t *testing.T) {
 	if err := o.Put(t.Context(), block("initech"), time.Hour); !errors.Is(err, authority.ErrUnavailable) {
 		t.Errorf("set without a store: %v", err)
 	}
+	health := func(blocks int, age time.Duration, failures int64) {
+		t.Helper()
+		want := Health{Items: map[Kind]int{Override: 0, Block: blocks, Allow: 0}, Age: age, Failures: failures}
+		if diff := cmp.Diff(want, o.Health()); diff != "" {
+			t.Errorf("health (-want +got):\n%s", diff)
+		}
+	}
+	health(2, 0, 2)
 	if o.State().Problem == nil || !isBlocked(o, "acme") || !isBlocked(o, "globex") || isBlocked(o, "initech") {
 		t.Errorf("without a store: %+v", o.State())
 	}
 	w.advance(time.Minute)
 	w.poll(t, o)
+	health(1, time.Minute, 3)
 	if !isBlocked(o, "acme") || isBlocked(o, "globex") {
 		t.Errorf("what has expired without a store: %+v", o.State().Entries)
 	}
@@ -400,6 +409,7 @@ func TestStoreAway(t *testing.T) {
 	if w.poll(t, o); o.State().Problem != nil || isBlocked(o, "acme") || len(o.State().Entries) > 0 {
 		t.Errorf("with the store again: %+v", o.State())
 	}
+	health(0, 0, 3)
 }
 
 // A store that comes back without what it held has nothing to say, and nothing is in force.

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sluice/controlsvc/overlay"
 	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/admission"
@@ -155,6 +156,15 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	contain(t, text, `sluice_decisions_total{limit="(other)",result="denied",route="",source="policy",window=""} 1808`)
+}
+
+func TestTheOverlayIsGathered(t *testing.T) {
+	m := telemetry.NewMetrics()
+	m.Overlay(func() overlay.Health {
+		return overlay.Health{Items: map[overlay.Kind]int{overlay.Override: 2, overlay.Block: 0}, Age: 1500 * time.Millisecond, Failures: 7}
+	})
+	contain(t, scrape(t, m), `sluice_overlay_items{kind="override"} 2`, `sluice_overlay_items{kind="block"} 0`,
+		`sluice_overlay_age_seconds 1.5`, `sluice_overlay_failures_total 7`)
 }
 
 func TestTrafficIsGathered(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/controlsvc/overlay"
 	"sluice/controlsvc/store/memory"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/instant"
@@ -22,6 +23,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.Store(memory.New(now, 1), now, nil, nil)
 	m.Watch(func() int { return 0 }, func() int { return 0 })
 	m.Traffic(func() traffic.Now { return traffic.Now{} })
+	m.Overlay(func() overlay.Health { return overlay.Health{} })
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		m.registry.Describe(descriptions)

@@ -64,7 +64,8 @@ func NewMetrics() *Metrics {
 		}, []string{"limit", "result"}),
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ratelimit_total",
-			Help: "Calls of Envoy's own rate limit filter, by limit, result (admitted, denied) and source: where the verdict was known from.",
+			Help: "Calls of Envoy's own rate limit filter, once for each limit that had a say, by result (admitted, denied) and source: " +
+				"where the verdict was known from. sluice_decisions_total has each of them once, beside those of Sluice's own filter.",
 		}, []string{"limit", "result", "source"}),
 		rollbacks: counter("sluice_rollbacks_total", "Grants taken back because another limit of the same requests denied."),
 		leaked:    counter("sluice_leaked_charges_total", "Charges that could not be taken back and run out of their windows instead."),

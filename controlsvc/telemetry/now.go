@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/controlsvc/overlay"
 	"sluice/controlsvc/traffic"
 )
 
@@ -71,4 +72,38 @@ func (g *gathered) Collect(to chan<- prometheus.Metric) {
 		gauge(g.age, now.Ages[last/2], "0.5")
 		gauge(g.age, now.Ages[last], "1")
 	}
+}
+
+// laid is what is asked of the overlay at each scrape.
+type laid struct {
+	health               func() overlay.Health
+	items, age, failures *prometheus.Desc
+}
+
+// Overlay has what operators set for a while reported as it is at each scrape. It may be called once.
+func (m *Metrics) Overlay(health func() overlay.Health) {
+	m.registry.MustRegister(&laid{
+		health: health,
+		items:  prometheus.NewDesc("sluice_overlay_items", "Overrides, blocks and allows that operators have set, by kind.", []string{"kind"}, nil),
+		age: prometheus.NewDesc("sluice_overlay_age_seconds", "How long ago the store last gave what operators have set: it is "+
+			"asked every second.", nil, nil),
+		failures: prometheus.NewDesc("sluice_overlay_failures_total", "How often the store did not give what operators have set.", nil, nil),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (l *laid) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{l.items, l.age, l.failures} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (l *laid) Collect(to chan<- prometheus.Metric) {
+	now := l.health()
+	for kind, n := range now.Items {
+		to <- prometheus.MustNewConstMetric(l.items, prometheus.GaugeValue, float64(n), string(kind))
+	}
+	to <- prometheus.MustNewConstMetric(l.age, prometheus.GaugeValue, now.Age.Seconds())
+	to <- prometheus.MustNewConstMetric(l.failures, prometheus.CounterValue, float64(now.Failures))
 }
