@@ -19,7 +19,7 @@ import (
 const (
 	breaksAt  = 1300 * time.Millisecond
 	settledAt = breaksAt + timeout + 1300*time.Millisecond
-	healsAt   = settledAt + time.Second
+	healsAt   = settledAt + 1250*time.Millisecond
 	// The breaker's pauses have grown to a second by then, and Envoy may have to find out that its connection is dead.
 	recoveredAt = healsAt + 3500*time.Millisecond
 	endsAt      = recoveredAt + 1200*time.Millisecond
@@ -138,7 +138,9 @@ func checkChoice(p *pace.Trial, choice string, records []load.Record) {
 	p.Helper()
 	t := p.T
 	limit := oracle.Rate{Units: 40, Window: time.Second}
-	before, away := between(records, 0, breaksAt-250*time.Millisecond), between(records, settledAt, healsAt)
+	// What leaves just before a change may be decided after it.
+	const spare = 250 * time.Millisecond
+	before, away := between(records, 0, breaksAt-spare), between(records, settledAt, healsAt-spare)
 	after, all := between(records, recoveredAt, endsAt), between(records, 0, endsAt)
 	for name, n := range map[string]tally{"before": before, "away": away, "after": after, "all": all} {
 		t.Logf("%s, %s: %d admitted, %d denied, %d unavailable, %d failed, slowest %v", choice, name,

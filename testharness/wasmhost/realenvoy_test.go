@@ -27,6 +27,12 @@ func TestRealEnvoy(t *testing.T) {
 	got := map[string]string{"configure": firstConfiguration(envoy)}
 	for _, c := range likeCases {
 		got[c.name] = c.runInEnvoy(t, envoy, recorded[c.name])
+		// Calls have their time, and clients leave when theirs is over: on a machine that is busy another order may come of it.
+		for try := 1; !*update && got[c.name] != recorded[c.name] && try < 5; try++ {
+			t.Logf("%s, once more: (-recorded +now):\n%s", c.name, cmp.Diff(recorded[c.name], got[c.name]))
+			settleEnvoy(t, envoy)
+			got[c.name] = c.runInEnvoy(t, envoy, recorded[c.name])
+		}
 	}
 	if *update {
 		writeTranscripts(t, got)
@@ -168,11 +174,10 @@ func (c likeCase) runInEnvoy(t *testing.T, envoy *rig.Envoy, expected string) st
 	before := len(envoy.Output())
 	answer := c.ask(t, envoy.Listener("in"))
 	if *update {
-		takeTime(t.Context(), 2*slowTakes)
-		rig.AwaitStill(t.Context(), 5*time.Second, func() any { return envoy.Output() })
+		settleEnvoy(t, envoy)
 	}
 	lines := strings.Count(expected, "\n") // The last is the client's.
-	for waited := 0; !*update && waited < 500 && len(guestLines(envoy.Output()[before:])) < lines; waited++ {
+	for waited := 0; !*update && waited < 1000 && len(guestLines(envoy.Output()[before:])) < lines; waited++ {
 		takeTime(t.Context(), 10*time.Millisecond)
 	}
 	output := envoy.Output()
@@ -182,10 +187,17 @@ func (c likeCase) runInEnvoy(t *testing.T, envoy *rig.Envoy, expected string) st
 	return strings.Join(append(guestLines(output[before:]), answer), "\n")
 }
 
+// settleEnvoy waits until whatever was asked before has been answered and logged.
+func settleEnvoy(t *testing.T, envoy *rig.Envoy) {
+	t.Helper()
+	takeTime(t.Context(), 2*slowTakes)
+	rig.AwaitStill(t.Context(), 5*time.Second, func() any { return envoy.Output() })
+}
+
 func (c likeCase) ask(t *testing.T, address string) string {
 	t.Helper()
 	h := c.headers()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	if c.leaves {
 		ctx, cancel = context.WithTimeout(t.Context(), leavesAfter)
 	}
