@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -201,6 +202,55 @@ func TestAStoreThatStandsStill(t *testing.T) {
 		}
 		if out, err := w.decide(w.t.Context(), of("x")); err != nil || out.Verdict != admission.Deny {
 			t.Errorf("%v, %v; want a denial, for the fallback's requests count", out.Verdict, err)
+		}
+	})
+}
+
+// While the store is away the workers of all replicas together admit no more than the limit: each goes by its share, of as many
+// as were connected. A key is one worker's at each replica, so that it has less than that.
+func TestReplicasShareALimitWhileTheStoreIsAway(t *testing.T) {
+	const units, keys = 20, 64
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [20/m], mode: strict}", func(w *world) {
+		now := func() instant.Instant {
+			return instant.Instant(1_764_000_000_000_000 + time.Since(w.began).Microseconds())
+		}
+		other := replica.New(replica.Config{
+			Authority: w.authority, Now: now, Random: rand.Uint64, Logger: slog.New(slog.DiscardHandler), Workers: 2, Timeout: 50 * time.Millisecond,
+		})
+		ctx, cancel := context.WithCancel(w.t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { other.Run(ctx, time.After) })
+		defer func() {
+			cancel()
+			running.Wait()
+			other.Stop()
+		}()
+		admitted := func(r *replica.Replica, key string) bool {
+			var d replica.Decision
+			if err := r.Decide(w.t.Context(), w.authority.Policy(), []replica.Demand{of(key)}, &d); err != nil {
+				w.t.Error(err)
+			}
+			return d.Verdict == admission.Admit
+		}
+		both := []*replica.Replica{w.replica, other}
+		for k := range keys { // so that every worker has one
+			for _, r := range both {
+				admitted(r, fmt.Sprint("known", k))
+			}
+		}
+		pass(3 * time.Second)
+		w.store.stuck.Store(true)
+		count := 0
+		for range 2 * units {
+			for _, r := range both {
+				if admitted(r, "x") {
+					count++
+				}
+			}
+		}
+		// Four workers: a share is a quarter.
+		if count != 2*units/4 {
+			t.Errorf("%d admitted; want the shares of two workers, of %d between four", count, units)
 		}
 	})
 }
