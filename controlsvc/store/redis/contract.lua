@@ -12,6 +12,17 @@ local function keep(key, life)
   if redis.call('PTTL', key) < millis then redis.call('PEXPIRE', key, fmt(millis)) end
 end
 
+-- Gives what of a ZSET or HASH ZSCAN or HSCAN matches with a pattern, each with its number, and once.
+local function matching(scan, key, pattern)
+  local found, cursor = {}, '0'
+  repeat
+    local page = redis.call(scan, key, cursor, 'MATCH', pattern, 'COUNT', '1000')
+    cursor = page[1]
+    for j = 1, #page[2], 2 do found[page[2][j]] = tonumber(page[2][j + 1]) end
+  until cursor == '0'
+  return found
+end
+
 -- What an algorithm defines. A window w has its length, its limit, most and its keys; the others of its fields are the algorithm's
 -- but for minted, the last grant's, and changed, which has save called in the end.
 --

@@ -1,6 +1,6 @@
 -- One key under one algorithm: one operation, executed whole, at one reading of Redis' clock.
 --
--- A script is this file, contract.lua, the algorithm's and operations.lua; a sliding log's has strict.lua after this one.
+-- A script is this file, contract.lua, the algorithm's files and operations.lua; a sliding log's has strict.lua after this one.
 --
 -- KEYS  for each window as many as the algorithm has
 -- ARGV  the operation, how many windows there are, for each its length, the units of its rate and the most of them that

@@ -22,6 +22,9 @@ var strictSource string
 //go:embed contract.lua
 var contractSource string
 
+//go:embed grants.lua
+var grantsSource string
+
 //go:embed operations.lua
 var operationsSource string
 
@@ -70,9 +73,9 @@ func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algor
 		algorithms[named] = &algorithm{script: newScript(change(first + contractSource + source + operationsSource)), suffixes: suffixes}
 	}
 	add(limit.SlidingLog, slidingLogSource, "", ":n")
-	add(limit.SlidingBuckets, slidingBucketsSource, "", ":g")
-	add(limit.FixedWindow, windowsSource+fixedWindowSource, "", ":g")
-	add(limit.SlidingWindowCounter, divideSource+windowsSource+slidingWindowCounterSource, "", ":g")
+	add(limit.SlidingBuckets, grantsSource+slidingBucketsSource, "", ":g")
+	add(limit.FixedWindow, grantsSource+windowsSource+fixedWindowSource, "", ":g")
+	add(limit.SlidingWindowCounter, divideSource+grantsSource+windowsSource+slidingWindowCounterSource, "", ":g")
 	add(limit.TokenBucket, divideSource+tokenBucketSource, "")
 	return algorithms
 }

@@ -9,8 +9,7 @@
 -- All that was in buckets up to pruned has left, and nothing ever gets into one of them again: a grant of which the window
 -- knows no more than the name cannot take away what others were charged, whatever the clock does.
 
-local BUCKETS = 128     -- in a window
-local MOST_STRICT = 128 -- strict charges that may be taken back, of which the younger half is kept when there are more
+local BUCKETS = 128 -- in a window
 
 local SUMS = {'units', 'leased', 'strict', 'minted', 'pruned', 'latest'}
 
@@ -67,21 +66,7 @@ end
 
 -- Forgets the grants in buckets that have left, and the older strict charges of too many.
 local function sweep(w)
-  local all, strict, gone = redis.call('HGETALL', w.grants), {}, {}
-  for j = 1, #all, 2 do
-    if tonumber(all[j + 1]) <= w.pruned then
-      gone[#gone + 1] = all[j]
-    elseif not isLease(all[j]) then
-      strict[#strict + 1] = {all[j], tonumber(string.match(all[j], ':(%d+):%d+$'))}
-    end
-  end
-  w.strict = #strict
-  if w.strict >= MOST_STRICT then
-    table.sort(strict, function(a, b) return a[2] < b[2] end)
-    w.strict = MOST_STRICT / 2
-    for j = 1, #strict - w.strict do gone[#gone + 1] = strict[j][1] end
-  end
-  for j = 1, #gone, 1000 do redis.call('HDEL', w.grants, unpack(gone, j, math.min(j + 999, #gone))) end
+  w.strict = forget(w.grants, function(index) return index <= w.pruned end)
 end
 
 -- Takes out the buckets that have left, one after the other where they are few.
@@ -223,13 +208,7 @@ function settle(w, name, _, units, kept, at)
 end
 
 function cancel(w, pattern)
-  local found, cursor = {}, '0'
-  repeat
-    local page = redis.call('HSCAN', w.grants, cursor, 'MATCH', pattern, 'COUNT', '1000')
-    cursor = page[1]
-    for j = 1, #page[2], 2 do found[page[2][j]] = true end
-  until cursor == '0'
-  for name in pairs(found) do take(w, name, unitsOf(name)) end
+  for name in pairs(matching('HSCAN', w.grants, pattern)) do take(w, name, unitsOf(name)) end
 end
 
 function record(w, _, at) spent(w, at, nil) end

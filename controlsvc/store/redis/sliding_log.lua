@@ -157,13 +157,7 @@ function settle(w, name, settled, units, kept, at)
 end
 
 function cancel(w, pattern)
-  local found, cursor = {}, '0'
-  repeat
-    local page = redis.call('ZSCAN', w.charges, cursor, 'MATCH', pattern, 'COUNT', '1000')
-    cursor = page[1]
-    for j = 1, #page[2], 2 do found[page[2][j]] = true end
-  until cursor == '0'
-  for member in pairs(found) do uncharge(w, member, 0, unitsOf(member)) end
+  for member in pairs(matching('ZSCAN', w.charges, pattern)) do uncharge(w, member, 0, unitsOf(member)) end
 end
 
 function record(w, name, at) spent(w, name, at, nil) end

@@ -4,14 +4,11 @@
 --   counts, a HASH: for each window that still matters its units, under its number, and of those what leases may give back,
 --           under its number with an l; minted; at, the latest instant at which it was written; and strict, how many
 --           strict charges there are in
---   grants, a HASH of the names of unsettled grants and their ends. Of too many strict charges only the younger half is
---           known: else a count of a million requests would hold a million names.
+--   grants, a HASH of the names of unsettled grants and their ends
 --
 -- A lease ends with its window, so all of it is of one window. Where the clock steps back, time stands still until it has
 -- caught up, for an earlier window's count may be gone.
 
-local MOST_STRICT = 128
-local PAGE = 1000       -- names that are forgotten at once
 local MAX_WINDOWS = 512 -- with counts: the current one, and those in which a lease will start
 
 -- How many windows before the current one still matter; the algorithm says.
@@ -52,22 +49,7 @@ end
 
 -- Forgets the grants of windows that do not matter any more, and the older strict charges of too many.
 local function sweep(w)
-  local strict, gone = {}, {}
-  local all = redis.call('HGETALL', w.grants)
-  for j = 1, #all, 2 do
-    if numberAt(w, tonumber(all[j + 1])) < numberAt(w, now) - before then
-      gone[#gone + 1] = all[j]
-    elseif not isLease(all[j]) then
-      strict[#strict + 1] = {all[j], tonumber(string.match(all[j], ':(%d+):%d+$'))}
-    end
-  end
-  w.strict = #strict
-  if w.strict >= MOST_STRICT then
-    table.sort(strict, function(a, b) return a[2] < b[2] end)
-    for j = 1, w.strict - MOST_STRICT / 2 do gone[#gone + 1] = strict[j][1] end
-    w.strict = MOST_STRICT / 2
-  end
-  for j = 1, #gone, PAGE do redis.call('HDEL', w.grants, unpack(gone, j, math.min(j + PAGE - 1, #gone))) end
+  w.strict = forget(w.grants, function(score) return numberAt(w, score) < numberAt(w, now) - before end)
 end
 
 function save(w)
@@ -129,13 +111,7 @@ function settle(w, name, _, units, kept, at)
 end
 
 function cancel(w, pattern)
-  local found, cursor = {}, '0'
-  repeat
-    local page = redis.call('HSCAN', w.grants, cursor, 'MATCH', pattern, 'COUNT', '1000')
-    cursor = page[1]
-    for j = 1, #page[2], 2 do found[page[2][j]] = tonumber(page[2][j + 1]) end
-  until cursor == '0'
-  for name, score in pairs(found) do release(w, name, score, unitsOf(name), unitsOf(name)) end
+  for name, score in pairs(matching('HSCAN', w.grants, pattern)) do release(w, name, score, unitsOf(name), unitsOf(name)) end
 end
 
 function record(w, _, at)
