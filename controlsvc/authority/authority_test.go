@@ -65,6 +65,27 @@ func TestStrictGrantAndDenial(t *testing.T) {
 	equal(t, "denied", w.observed.denied["wide"], int64(1))
 }
 
+// A lease that would be over before its answer is there is none: where the window ends so soon, requests that wait are served,
+// and nothing is charged for those to come.
+func TestALeaseThatWouldBeTooShort(t *testing.T) {
+	for _, waiting := range []int64{0, 2} {
+		w := newWorld()
+		l := &w.policy.Limits[2]
+		l.Algorithm, l.Mode, l.Rates = limit.FixedWindow, limit.Lease, []limit.Rate{{Units: 100, Window: time.Second}}
+		w.SetPolicy(w.policy)
+		w.pass(990 * time.Millisecond) // the world begins with a window
+		a := ask("slow", "acme", waiting, 1, 0)
+		a.Want, a.Min = 30, 1
+		r := w.sync(t, w.request(a)).Results[0]
+		if r.Units != waiting || r.EndIn != 0 || r.Problem != wire.NoProblem || r.Denied {
+			t.Errorf("%d requests wait, of 30: %+v", waiting, r)
+		}
+		if left := w.left(t, "slow", "acme"); left[0] != 100-waiting {
+			t.Errorf("%d requests wait, of 30: %d are left, want %d", waiting, left[0], 100-waiting)
+		}
+	}
+}
+
 func TestAsksThatCannotBeAskedOfTheStore(t *testing.T) {
 	for name, test := range map[string]struct {
 		asks []wire.Ask

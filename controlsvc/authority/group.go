@@ -19,8 +19,9 @@ func (m *member) holds() bool {
 	return m.limit.MaxWait > 0 && m.reserved.Err == nil && m.reserved.StartIn > 0
 }
 
-// leased says whether the member was granted a lease: it stays with the worker, whatever becomes of the requests.
-func (m *member) leased() bool { return m.plan.ttl > 0 && m.reserved.Units > 0 }
+// leased says whether the member was granted a lease: it stays with the worker, whatever becomes of the requests. Where a
+// lease was asked for and would have been too short, there is a strict charge, which serves the requests that are paused alone.
+func (m *member) leased() bool { return m.reserved.EndIn > 0 && m.reserved.Units > 0 }
 
 // leaseDenied says whether the group's requests are still wanted because a lease was denied that would have been of use
 // for more than them. They are to be served without one.

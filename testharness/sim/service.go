@@ -128,6 +128,9 @@ func (s *service) sync(message []byte, in stay) *answered {
 	}
 	a := &answered{executed: s.run.world.now, strict: map[boundKey][]strictly{}, response: response}
 	for i, result := range response.Results {
+		if ask := &request.Asks[i]; result.EndIn == 0 && result.Units > int64(ask.Waiting)*ask.Min {
+			s.run.judge.complain("%d units that are no lease for %d requests of %d that wait", result.Units, ask.Waiting, ask.Min)
+		}
 		if result.EndIn == 0 && result.Units > 0 {
 			k := boundKey{request.Asks[i].Limit, request.Asks[i].Key}
 			at := s.branch.strictAt[strictKey{policy.StoreName(s.policy.Domain, k.limit, k.key), s.units(&request.Asks[i])}]
