@@ -18,6 +18,7 @@ type patch struct{ file, from, to string }
 // TestBrokenFiltersAreCaught builds filters that are broken on purpose, and has the scenario or the test named catch each:
 // what those are worth. A patch that does not fit the source any more fails, and wants to be made anew.
 func TestBrokenFiltersAreCaught(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +127,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
+			t.Parallel() // most of it is building, and none of it looks at a real clock
 			overlay := writeOverlay(t, root, broken.patches)
 			file := filepath.Join("testdata", broken.scenario+".txtar")
 			var said string
