@@ -232,7 +232,7 @@ check-generated: $(PROTO_TOOLS) check-schema ## the protocol's style, and that i
 # --- run
 
 .PHONY: demo
-demo: build ## two Envoys, one limit, live; DEMO_SECONDS=15 ends by itself, REDIS_URL uses that Redis
+demo: build ## two Envoys, one limit, live; DEMO_SECONDS=15 ends by itself, DEMO_OUTAGE=5 stops the service meanwhile, REDIS_URL uses that Redis
 	bin/sluice demo
 
 # --- the rest

@@ -20,11 +20,12 @@ import (
 // maxDemoSeconds bounds --seconds: a day.
 const maxDemoSeconds = 24 * 60 * 60
 
-// newDemo makes `sluice demo`. Besides SLUICE_… it takes what is customary: DEMO_SECONDS, and REDIS_URL for the store.
+// newDemo makes `sluice demo`. Besides SLUICE_… it takes what is customary: DEMO_SECONDS, DEMO_OUTAGE, and REDIS_URL for the
+// store.
 func newDemo(p Process) *cobra.Command {
 	var (
-		config  demo.Config
-		seconds int
+		config          demo.Config
+		seconds, outage int
 	)
 	command := &cobra.Command{
 		Use:   "demo",
@@ -35,10 +36,11 @@ func newDemo(p Process) *cobra.Command {
 			"environment, it ends after that, with exit status 0 only if no window ever held more than its limit.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := customary(p, c, &config, &seconds); err != nil {
+			if err := customary(p, c, &config, &seconds, &outage); err != nil {
 				return err
 			}
 			config.Traffic = time.Duration(seconds) * time.Second
+			config.Outage = time.Duration(outage) * time.Second
 			config.Stay = seconds == 0
 			config.Out, config.Progress = p.Stdout, p.Stderr
 			config.Width = terminalWidth(p.Stdout)
@@ -53,6 +55,7 @@ func newDemo(p Process) *cobra.Command {
 	}
 	f := command.Flags()
 	f.IntVar(&seconds, "seconds", 0, "send traffic for so many seconds and end; 0: send for 20 s and stay up. Also DEMO_SECONDS")
+	f.IntVar(&outage, "outage", 0, "stop the service for so many seconds amid the traffic, to see what happens then. Also DEMO_OUTAGE")
 	f.StringVar(&config.Store, "store", "", "where the windows are: memory, or redis://HOST:PORT/DB as a `URL`. Also REDIS_URL (default memory)")
 	f.StringVar(&config.Wasm, "wasm", "", "`FILE` with the filter (default sluice.wasm beside this command)")
 	f.StringVar(&config.Envoy, "envoy", "", "`FILE` with the Envoy to run (default the one on the PATH, or the wheel from PyPI)")
@@ -75,17 +78,29 @@ func terminalWidth(out io.Writer) func() int {
 	}
 }
 
-// customary takes DEMO_SECONDS and REDIS_URL where neither a flag nor its own variable was given.
-func customary(p Process, c *cobra.Command, config *demo.Config, seconds *int) error {
-	if text, _ := p.LookupEnv("DEMO_SECONDS"); text != "" && !c.Flags().Changed("seconds") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("DEMO_SECONDS=%q in the environment: want a whole number of seconds", text)
+// customary takes DEMO_SECONDS, DEMO_OUTAGE and REDIS_URL where neither a flag nor its own variable was given.
+func customary(p Process, c *cobra.Command, config *demo.Config, seconds, outage *int) error {
+	for _, of := range []struct {
+		variable, flag string
+		into           *int
+	}{{"DEMO_SECONDS", "seconds", seconds}, {"DEMO_OUTAGE", "outage", outage}} {
+		if text, _ := p.LookupEnv(of.variable); text != "" && !c.Flags().Changed(of.flag) {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return fmt.Errorf("%s=%q in the environment: want a whole number of seconds", of.variable, text)
+			}
+			*of.into = n
 		}
-		*seconds = n
 	}
 	if *seconds < 0 || *seconds > maxDemoSeconds {
 		return errors.New("--seconds (DEMO_SECONDS): want 0 to " + strconv.Itoa(maxDemoSeconds))
+	}
+	traffic := *seconds
+	if traffic == 0 {
+		traffic = int(demo.DefaultTraffic / time.Second)
+	}
+	if *outage < 0 || *outage > traffic/2 {
+		return fmt.Errorf("--outage (DEMO_OUTAGE): want 0 to %d, half of the traffic's seconds", traffic/2)
 	}
 	if url, _ := p.LookupEnv("REDIS_URL"); url != "" && !c.Flags().Changed("store") {
 		config.Store = url

@@ -168,3 +168,22 @@ func TestVersionAndHelp(t *testing.T) {
 		t.Errorf("help: code %d", code)
 	}
 }
+
+// What the demo is to do is checked before anything is started.
+func TestDemoIsTold(t *testing.T) {
+	for _, c := range []struct {
+		environment map[string]string
+		args, says  string
+	}{
+		{map[string]string{"DEMO_OUTAGE": "long"}, "demo", `DEMO_OUTAGE="long" in the environment: want a whole number`},
+		{map[string]string{"DEMO_SECONDS": "15", "DEMO_OUTAGE": "8"}, "demo", "want 0 to 7, half of the traffic's seconds"},
+		{nil, "demo --outage 11", "want 0 to 10"},
+		{nil, "demo --outage -1", "want 0 to 10"},
+		{map[string]string{"DEMO_SECONDS": "-1"}, "demo", "want 0 to 86400"},
+	} {
+		code, _, stderr := command(c.environment, strings.Fields(c.args)...)
+		if code == 0 || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v %s: %d, %q; want %q", c.environment, c.args, code, stderr, c.says)
+		}
+	}
+}

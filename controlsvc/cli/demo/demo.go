@@ -38,6 +38,8 @@ type Config struct {
 	Store string
 	// Traffic is how long traffic is sent; 0: DefaultTraffic.
 	Traffic time.Duration
+	// Outage is for how long the service is stopped amid the traffic, so that on_unavailable decides; 0: it is not.
+	Outage time.Duration
 	// Stay keeps everything up after the traffic, until the context ends.
 	Stay bool
 	// Seed makes the traffic's arrivals: the same for the same seed.
@@ -141,6 +143,9 @@ func sendTraffic(ctx context.Context, config Config, fleet *fleet) (*tally, erro
 	base, err := fleet.counts(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if config.Outage > 0 {
+		defer fleet.outage(ctx, config)()
 	}
 	screen := screen{out: config.Out, inPlace: config.Width != nil, width: config.Width}
 	every := lineEvery

@@ -129,6 +129,29 @@ func (f *fleet) startEnvoys(ctx context.Context, config Config, upstream string)
 	return errors.Join(failures...)
 }
 
+// outage stops the service amid the traffic for as long as the demo is to show what happens then: it is there and does not
+// answer. What it gives has it go on at once, and returns when it does.
+func (f *fleet) outage(ctx context.Context, config Config) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	await := func(d time.Duration) {
+		until, done := context.WithTimeout(ctx, d)
+		defer done()
+		<-until.Done()
+	}
+	go func() {
+		defer close(over)
+		if await((config.Traffic - config.Outage) / 2); ctx.Err() != nil {
+			return
+		}
+		fmt.Fprintf(config.Progress, "the service is stopped for %v: on_unavailable decides\n", config.Outage)
+		f.service.Pause()
+		defer f.service.Resume()
+		await(config.Outage)
+	}()
+	return func() { cancel(); <-over }
+}
+
 // watch ends the demo when one of its processes ends.
 func (f *fleet) watch(cancel context.CancelCauseFunc) {
 	watched := map[string]*rig.Process{"the service": f.service.Process}

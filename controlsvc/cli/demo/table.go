@@ -72,7 +72,7 @@ func (t *tally) summary(verdict error) string {
 	text := "Every window held: at no instant had more than the limit been admitted within the window before it, as the\n" +
 		"clients saw it, over both Envoys."
 	if slices.ContainsFunc(t.rows, func(r *row) bool { return !r.judge.Held(0) }) {
-		text += fmt.Sprintf("\nBut for %d that were let through without the service: this machine is too busy for it to answer in time.", t.saw.fallback)
+		text += fmt.Sprintf("\nBut for %d that were let through without the service, while it did not answer in time.", t.saw.fallback)
 	}
 	return text
 }
