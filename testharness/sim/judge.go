@@ -53,7 +53,7 @@ func (j *judge) admit(w *worker, s *stream) {
 }
 
 // inTurn notes that a request is let pass: none that came before it to the same worker, under the same keys, may still
-// wait where the limits hold requests back. Not while a worker has just given the service up: those whose call is under way
+// wait where the limits hold requests back, all for as long. Not while a worker has just given the service up: those whose call is under way
 // wait for its answer then, and the others are decided at once.
 func (j *judge) inTurn(w *worker, s *stream) {
 	if waited := j.run.world.now.Sub(s.arrived); waited > j.run.scenario.longestWait() {
@@ -63,10 +63,8 @@ func (j *judge) inTurn(w *worker, s *stream) {
 		return
 	}
 	for _, k := range s.bound {
-		for _, l := range j.run.scenario.Limits {
-			if l.Name == k.limit && l.MaxWait == 0 {
-				return
-			}
+		if wait := j.run.limit(k.limit).MaxWait; wait == 0 || wait != j.run.limit(s.bound[0].limit).MaxWait {
+			return
 		}
 	}
 	for _, other := range w.streams {
