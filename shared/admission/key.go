@@ -107,7 +107,7 @@ func (k *Key) SetRule(now instant.Instant, rule policy.Rule) {
 	case turns:
 		k.turn(share || k.rule.Limit.MaxWait > 0)
 		k.aside.joint = slices.ContainsFunc(before.Rates, func(r limit.Rate) bool {
-			return slices.ContainsFunc(rule.Rates, func(other limit.Rate) bool { return r.Window == other.Window })
+			return slices.ContainsFunc(rule.Rates, r.SameWindow)
 		})
 	}
 	k.plan = rule.Plan
@@ -150,20 +150,20 @@ func (k *Key) setLogs() {
 	if same {
 		return
 	}
-	known := slices.Concat(old, k.parked)
+	rest := slices.Concat(old, k.parked)
 	k.logs, k.parked = make([]slidinglog.Log, len(rates)), nil
 	for i, rate := range rates {
 		k.logs[i] = slidinglog.New(rate.Window)
-		for j := range known {
-			if known[j].Window() == rate.Window {
-				k.logs[i] = known[j]
-				known = append(known[:j], known[j+1:]...)
+		for j := range rest {
+			if rest[j].Window() == rate.Window {
+				k.logs[i] = rest[j]
+				rest = append(rest[:j], rest[j+1:]...)
 				break
 			}
 		}
 	}
-	if len(known) > 0 && len(k.rule.Limit.Plans)+len(k.rule.Limit.Overrides) > 0 {
-		k.parked = known[:min(len(known), maxParked)]
+	if len(rest) > 0 && len(k.rule.Limit.Plans)+len(k.rule.Limit.Overrides) > 0 {
+		k.parked = rest[:min(len(rest), maxParked)]
 	}
 }
 

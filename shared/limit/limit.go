@@ -43,6 +43,9 @@ func (r Rate) ValidBurst() bool {
 	return r.Burst >= 0 && r.Burst <= MaxUnits && (burstHigh < high || burstHigh == high && burstLow <= low)
 }
 
+// SameWindow says whether what counts within one of two rates' windows counts within the other's too.
+func (r Rate) SameWindow(other Rate) bool { return r.Window == other.Window }
+
 // String gives the rate as a policy writes it: "100/s", "100/24h", "120/60s".
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Units, 10) + "/" + windowString(r.Window)

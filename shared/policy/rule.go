@@ -109,7 +109,7 @@ func (l *Limit) AllRates() []limit.Rate {
 	add := func(list []Exception) {
 		for i := range list {
 			for _, rate := range list[i].Rates {
-				if !slices.ContainsFunc(all, sameWindow(rate)) {
+				if !slices.ContainsFunc(all, rate.SameWindow) {
 					all = append(all[:len(all):len(all)], rate)
 				}
 			}
@@ -118,10 +118,6 @@ func (l *Limit) AllRates() []limit.Rate {
 	add(l.Plans)
 	add(l.Overrides)
 	return all
-}
-
-func sameWindow(as limit.Rate) func(limit.Rate) bool {
-	return func(r limit.Rate) bool { return r.Window == as.Window }
 }
 
 // PlanOfOtherWindows gives the index of the first plan that is counted elsewhere than the limit's own rates or an earlier plan,
@@ -134,7 +130,7 @@ func (l *Limit) PlanOfOtherWindows() int {
 		case len(other) == 0: // it says nothing of rates
 		case len(rates) == 0:
 			rates = other
-		case len(rates) != len(other) || slices.ContainsFunc(other, func(r limit.Rate) bool { return !slices.ContainsFunc(rates, sameWindow(r)) }):
+		case len(rates) != len(other) || slices.ContainsFunc(other, func(r limit.Rate) bool { return !slices.ContainsFunc(rates, r.SameWindow) }):
 			return i
 		}
 	}
