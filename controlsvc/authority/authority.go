@@ -20,6 +20,9 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrNoPolicy says that no policy is in force yet.
 	ErrNoPolicy = errors.New("no policy is in force")
+	// ErrStoreTime is the cause with which the context of a call ends whose caller still waits for the answer: what it waits
+	// for the store is over.
+	ErrStoreTime = errors.New("the call's time for the store is over")
 )
 
 // Observer is told what was decided. Its methods are called by many goroutines at once and must not wait.
@@ -135,7 +138,7 @@ func (a *Authority) Policy() *policy.Policy {
 
 // Sync answers one call of a worker. What a part of it could not be done for is said in that part's result; the error is
 // for a call that makes no sense as a whole (ErrInvalid), or that comes too early (ErrNoPolicy). The deadline of the
-// context bounds the call.
+// context bounds the call; a caller that waits for longer than that ends it with ErrStoreTime as the cause.
 func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.SyncResponse, error) {
 	book := a.inForce.Load()
 	if book == nil {
@@ -171,7 +174,8 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	if request.Active {
 		response.Workers, response.Rank = a.share(ctx, book.policy.Domain, request.WorkerID)
 	}
-	if ctx.Err() == nil { // else the worker hears nothing, and may tell another replica
+	// While the store does not answer, workers are still heard; one that has gone hears nothing, and may tell another replica.
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrStoreTime) {
 		response.Reported = a.take(request.WorkerID, request.Report)
 	}
 	return response, nil

@@ -1,11 +1,13 @@
 package authority_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/wire"
 )
 
@@ -80,5 +82,30 @@ func TestWorkersThatWentAwayAreForgotten(t *testing.T) {
 	report(7) // another life with the same id, for all that is known
 	if got := len(w.observed.reports); got != 3 {
 		t.Fatalf("%d reports taken, want the third of a worker that was forgotten", got)
+	}
+}
+
+// A worker is heard as long as it waits for the answer: also where the store has used up the time that the service gave it.
+// One that has given the call up is not, for it may tell another replica.
+func TestReportsAreTakenWhileTheStoreHangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause error
+		want  uint64
+	}{
+		"the worker waits":         {authority.ErrStoreTime, 1},
+		"the worker has gone away": {context.Canceled, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			ctx, over := context.WithCancelCause(t.Context())
+			w.store.before = func(string) { over(c.cause) }
+			w.store.next = func(string) fault { return refused }
+			request := w.request(ask("wide", "acme", 1, 1, 0))
+			request.Report = &wire.Report{ID: 1}
+			response, err := w.Sync(ctx, request)
+			if err != nil || response.Reported != c.want || len(w.observed.reports) != int(c.want) {
+				t.Errorf("%+v, %v, %d reports taken; want %d", response, err, len(w.observed.reports), c.want)
+			}
+		})
 	}
 }

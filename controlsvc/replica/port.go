@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/controlsvc/authority"
 	"sluice/filter/host"
 	"sluice/shared/instant"
 	"sluice/shared/wire"
@@ -57,7 +58,7 @@ func (p *port) Call(_ string, headers []host.Header, body []byte, timeout time.D
 	}
 	p.begin(func() (host.CallID, reply) {
 		// An answer that tells what the store did not do has to be there before the conversation gives the call up.
-		ctx, cancel := context.WithTimeout(context.Background(), timeout*4/5)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), timeout*4/5, authority.ErrStoreTime)
 		defer cancel()
 		response, err := p.config.Authority.Sync(ctx, &request)
 		if err != nil {

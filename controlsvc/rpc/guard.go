@@ -12,6 +12,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"sluice/controlsvc/authority"
 	sluicev1 "sluice/shared/proto/sluice/v1"
 )
 
@@ -39,7 +40,7 @@ func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		g.observer.Shed()
 		return nil, status.Errorf(codes.ResourceExhausted, "%d calls are under way; try another replica", cap(g.slots))
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, authority.ErrStoreTime)
 	defer cancel()
 	return handler(ctx, request)
 }

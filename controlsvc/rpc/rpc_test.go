@@ -335,9 +335,14 @@ func TestStoreThatHangsIsAnsweredForInTime(t *testing.T) {
 		s.Store = store
 		return s
 	})
-	got, err := w.client.Sync(soon(t), ask("reports", 1, 1))
+	request := ask("reports", 1, 1)
+	request.Report = &sluicev1.Report{ReportId: 3}
+	got, err := w.client.Sync(soon(t), request)
 	if err != nil || got.GetResults()[0].GetProblem() != sluicev1.AskResult_PROBLEM_STORE {
 		t.Errorf("%v, %v; want PROBLEM_STORE", got, err)
+	}
+	if got.GetReported() != 3 {
+		t.Errorf("report %d is taken while the store hangs, want 3", got.GetReported())
 	}
 }
 
