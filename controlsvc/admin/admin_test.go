@@ -3,6 +3,7 @@ package admin_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -220,12 +221,12 @@ func TestInspect(t *testing.T) {
 		"nothing":         {&adminv1.InspectRequest{}, codes.NotFound, `no limit ""`},
 		"no such limit":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenants", Key: "acme"}}, codes.NotFound, `no limit "tenants"`},
 		"no such plan":    {&adminv1.InspectRequest{Key: key, Plan: "lead"}, codes.NotFound, `no plan "lead"`},
-		"too few parts":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "pair", Key: "acme"}}, codes.NotFound, "1 parts, and keys of limit pair have 2"},
+		"too few parts":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "pair", Key: "acme"}}, codes.InvalidArgument, "1 parts, and keys of limit pair have 2"},
 		"too many values": {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenant", Values: []string{"a", "b"}}}, codes.InvalidArgument, "have 1: tenant"},
 		"both": {
 			&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenant", Key: "a", Values: []string{"b"}}}, codes.InvalidArgument, "one of the two",
 		},
-		"not as keys are": {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenant", Key: "a b"}}, codes.InvalidArgument, "not as keys are written"},
+		"not as keys are": {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenant", Key: "a b"}}, codes.InvalidArgument, "nothing that tenant is in a key"},
 	} {
 		_, err := w.client.Inspect(t.Context(), test.request)
 		wantCode(t, what, err, test.code, test.says)
@@ -336,11 +337,89 @@ func TestHashed(t *testing.T) {
 			t.Errorf("the %s:\n%s", what, text)
 		}
 	}
-	if _, err := w.client.RemoveListing(t.Context(), &adminv1.RemoveListingRequest{Listing: listing}); err != nil {
-		t.Error(err)
+	removed, err := w.client.RemoveListing(t.Context(), &adminv1.RemoveListingRequest{Listing: listing})
+	if err != nil || !strings.HasPrefix(removed.GetListing().GetValue(), "##") || strings.Contains(removed.String(), "mallory") {
+		t.Errorf("%v, %v", removed, err)
 	}
 	if _, err := w.client.RemoveOverride(t.Context(), &adminv1.RemoveOverrideRequest{Key: &adminv1.Key{Limit: "secret", Values: []string{secret}}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A key that no request has is refused, and what may be a value that the policy hashes is in no answer, no log, and not in the
+// store.
+func TestNobodysKey(t *testing.T) {
+	var kept strings.Builder
+	w := serve(t, "", func(s authority.Store) authority.Store { return &listening{s, &kept} })
+	const raw = "sk-live-mallory"
+	hash := strings.Repeat("0a", 32)
+	for key, says := range map[string]string{
+		"secret/" + raw:                  "want ## and 64 digits of hex",
+		"secret/##" + raw:                "want ## and 64 digits of hex",
+		"secret/##" + hash[1:]:           "want ## and 64 digits of hex",
+		"secret/" + hash:                 "want ## and 64 digits of hex",
+		"secret/" + raw + "/x":           "2 parts",
+		"tenant/%61":                     "nothing that tenant is in a key",
+		"tenant/%zz":                     "nothing that tenant is in a key",
+		"tenant/%7C":                     "nothing that tenant is in a key",
+		"tenant/%7b":                     "nothing that tenant is in a key",
+		"tenant/##" + hash:               "nothing that tenant is in a key",
+		"pair/acme/10.0.0.01":            "nothing that client is in a key",
+		"pair/acme/2001:db8::1":          "nothing that client is in a key", // its network is what the key has
+		"pair/acme":                      "1 parts, and keys of limit pair have 2: tenant, client",
+		"everybody/" + raw + "/anything": "2 parts, and keys of limit everybody have 0",
+	} {
+		of, rest, _ := strings.Cut(key, "/")
+		k := &adminv1.Key{Limit: of, Key: rest}
+		_, err := w.client.SetOverride(t.Context(), &adminv1.SetOverrideRequest{Key: k, Unlimited: true, ExpiresIn: 60e6})
+		wantCode(t, "override set "+key, err, codes.InvalidArgument, says)
+		_, err = w.client.RemoveOverride(t.Context(), &adminv1.RemoveOverrideRequest{Key: k})
+		wantCode(t, "override rm "+key, err, codes.InvalidArgument, says)
+		_, err = w.client.Reset(t.Context(), &adminv1.ResetRequest{Key: k})
+		wantCode(t, "reset "+key, err, codes.InvalidArgument, says)
+		_, err = w.client.Inspect(t.Context(), &adminv1.InspectRequest{Key: k})
+		wantCode(t, "inspect "+key, err, codes.InvalidArgument, says)
+		if strings.Contains(fmt.Sprint(err), "mallory") {
+			t.Errorf("%s is told: %v", key, err)
+		}
+	}
+	for _, l := range []*adminv1.Listing{
+		{Kind: 1, Identity: "usr", Value: raw},
+		{Kind: 1, Limit: "secrets", Identity: "user", Value: raw},
+		{Kind: 1, Identity: "usr", Limit: "gone", Value: raw},
+	} {
+		_, err := w.client.SetListing(t.Context(), &adminv1.SetListingRequest{Listing: l, ExpiresIn: 60e6})
+		wantCode(t, l.String(), err, codes.InvalidArgument, "the policy has no")
+		_, err = w.client.RemoveListing(t.Context(), &adminv1.RemoveListingRequest{Listing: l})
+		wantCode(t, l.String(), err, codes.InvalidArgument, "the policy has no")
+	}
+	for what, text := range map[string]string{"log": w.log.String(), "store": kept.String()} {
+		if strings.Contains(text, "mallory") {
+			t.Errorf("the %s:\n%s", what, text)
+		}
+	}
+	// Keys that requests have are taken as logs have them, and a list takes a hash as it does the value.
+	for _, k := range []*adminv1.Key{
+		{Limit: "secret", Key: "##" + hash},
+		{Limit: "tenant", Key: "%"},
+		{Limit: "tenant", Key: "%7Bx%7D"},
+		{Limit: "tenant", Key: "#" + hash},
+		{Limit: "tenant", Key: "#,"},
+		{Limit: "pair", Key: "acme/2001:db8::"},
+		{Limit: "pair", Key: "acme/%2Frun%2Fx"},
+	} {
+		if _, err := w.client.SetOverride(t.Context(), &adminv1.SetOverrideRequest{Key: k, Unlimited: true, ExpiresIn: 60e6}); err != nil {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+	listing := &adminv1.Listing{Kind: 1, Identity: "user", Value: "##" + hash}
+	set, err := w.client.SetListing(t.Context(), &adminv1.SetListingRequest{Listing: listing, ExpiresIn: 60e6})
+	if err != nil || set.GetEntry().GetListing().GetValue() != "##"+hash {
+		t.Errorf("a hash is blocked: %v, %v", set, err)
+	}
+	removed, err := w.client.RemoveListing(t.Context(), &adminv1.RemoveListingRequest{Listing: listing})
+	if err != nil || removed.GetListing().GetValue() != "##"+hash {
+		t.Errorf("and not any more: %v, %v", removed, err)
 	}
 }
 

@@ -41,7 +41,7 @@ func told(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// keyOf gives the key that a caller names, as the policy in force writes it.
+// keyOf gives the key that a caller names, as the policy in force writes it. It is one that requests can have.
 func keyOf(p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error) {
 	if p == nil {
 		return wire.KeyRef{}, nil, status.Error(codes.Unavailable, authority.ErrNoPolicy.Error())
@@ -54,34 +54,45 @@ func keyOf(p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error)
 			return wire.KeyRef{}, nil, status.Errorf(codes.NotFound, "the policy has no limit %q", name)
 		}
 	}
-	ref := wire.KeyRef{Limit: name, Key: k.GetKey()}
-	values := k.GetValues()
-	switch {
-	case len(values) > 0 && ref.Key != "":
+	ref, values := wire.KeyRef{Limit: name, Key: strings.TrimSuffix(k.GetKey(), "/")}, k.GetValues()
+	if len(values) > 0 && ref.Key != "" {
 		return ref, nil, invalid("both a key and identity values are given, want one of the two")
-	case len(values) > 0 && len(values) != l.KeyParts():
-		return ref, nil, invalid("%d identity values are given, and keys of limit %s have %d%s", len(values), name, l.KeyParts(), partNames(p, l))
-	case len(values) == 0:
-		ref.Key = strings.TrimSuffix(ref.Key, "/")
-		if !policy.ValidKey(ref.Key) {
-			return ref, nil, invalid("%q is not as keys are written; give the values as requests have them instead", ref.Key)
-		}
 	}
-	forms := make([]string, 0, len(values))
-	for i, value := range values {
-		form := policy.EscapeValue(value)
-		if len(l.Descriptor) == 0 {
-			var ok bool
-			if form, ok = p.Form(l.Key[i], value); !ok {
-				return ref, nil, invalid("identity %s never has the value %q", p.Identities[l.Key[i]].Name, value)
+	if len(values) > 0 {
+		forms := make([]string, 0, len(values))
+		for i, value := range values {
+			form := policy.EscapeValue(value)
+			if i < len(l.Key) {
+				var err error
+				if form, err = formOf(p, l.Key[i], value); err != nil {
+					return ref, nil, err
+				}
 			}
+			forms = append(forms, form)
 		}
-		forms = append(forms, form)
-	}
-	if len(forms) > 0 {
 		ref.Key = strings.Join(forms, "/")
 	}
+	if err := overlay.CheckKey(p, l, ref.Key); err != nil {
+		return ref, nil, invalid("%v", err)
+	}
 	return ref, l, nil
+}
+
+// formOf gives the form in which a value that requests have stands in keys. Of a hashed one its hash will do as well, as logs have
+// it. No error quotes what may be a value that the policy hashes.
+func formOf(p *policy.Policy, identity uint32, value string) (string, error) {
+	secret := p.Secret(identity)
+	if secret && p.IsForm(identity, value) {
+		return value, nil
+	}
+	form, ok := p.Form(identity, value)
+	switch name := p.Identities[identity].Name; {
+	case !ok && secret:
+		return "", invalid("identity %s never has this value", name)
+	case !ok:
+		return "", invalid("identity %s never has the value %q", name, value)
+	}
+	return form, nil
 }
 
 func limitOf(p *policy.Policy, name string) *policy.Limit {
@@ -91,18 +102,6 @@ func limitOf(p *policy.Policy, name string) *policy.Limit {
 		}
 	}
 	return nil
-}
-
-// partNames says which identities a key is made of.
-func partNames(p *policy.Policy, l *policy.Limit) string {
-	names := make([]string, 0, len(l.Key))
-	for _, i := range l.Key {
-		names = append(names, p.Identities[i].Name)
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(names, ", ")
 }
 
 // expiry reads how long something is to hold.

@@ -52,11 +52,13 @@ func (s *Server) SetOverride(ctx context.Context, request *adminv1.SetOverrideRe
 // RemoveOverride implements adminv1.AdminServer.
 func (s *Server) RemoveOverride(ctx context.Context, request *adminv1.RemoveOverrideRequest) (*adminv1.RemoveOverrideResponse, error) {
 	item := overlay.Item{Kind: overlay.Override, Limit: request.GetKey().GetLimit(), Key: request.GetKey().GetKey()}
-	// What it was set for may have left the policy's file; then the key is what it was written as.
-	if ref, _, err := keyOf(s.file(), request.GetKey()); err == nil {
+	// What it was set for may have left the policy's file, or be written in another way since: then the key is what is listed.
+	if !s.holds(&item) {
+		ref, _, err := keyOf(s.file(), request.GetKey())
+		if err != nil {
+			return nil, err
+		}
 		item.Key = ref.Key
-	} else if len(request.GetKey().GetValues()) > 0 {
-		return nil, err
 	}
 	if err := s.remove(ctx, item); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (s *Server) RemoveOverride(ctx context.Context, request *adminv1.RemoveOver
 
 // SetListing implements adminv1.AdminServer.
 func (s *Server) SetListing(ctx context.Context, request *adminv1.SetListingRequest) (*adminv1.SetListingResponse, error) {
-	item, err := s.listed(request.GetListing())
+	item, err := s.listed(request.GetListing(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +81,14 @@ func (s *Server) SetListing(ctx context.Context, request *adminv1.SetListingRequ
 
 // RemoveListing implements adminv1.AdminServer.
 func (s *Server) RemoveListing(ctx context.Context, request *adminv1.RemoveListingRequest) (*adminv1.RemoveListingResponse, error) {
-	item, err := s.listed(request.GetListing())
+	item, err := s.listed(request.GetListing(), true)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.remove(ctx, item); err != nil {
 		return nil, err
 	}
-	return &adminv1.RemoveListingResponse{}, nil
+	return &adminv1.RemoveListingResponse{Listing: listingOf(&item)}, nil
 }
 
 // ListOverlay implements adminv1.AdminServer.
@@ -97,9 +99,13 @@ func (s *Server) ListOverlay(context.Context, *adminv1.ListOverlayRequest) (*adm
 // file gives the policy of the file: what an entry of the overlay is laid over.
 func (s *Server) file() *policy.Policy { return s.config.Overlay.State().File }
 
-// listed reads a listing. Where nothing in the policy says how a value is written it is taken as it is, so that what was set
-// under an earlier file can be removed.
-func (s *Server) listed(l *adminv1.Listing) (overlay.Item, error) {
+// holds says whether there is an item of that name.
+func (s *Server) holds(item *overlay.Item) bool {
+	return slices.ContainsFunc(s.config.Overlay.State().Entries, func(h overlay.Held) bool { return h.Name() == item.Name() })
+}
+
+// listed reads a listing. One that is to be removed may have been set under an earlier file: its value is then what is listed.
+func (s *Server) listed(l *adminv1.Listing, remove bool) (overlay.Item, error) {
 	p := s.file()
 	if p == nil {
 		return overlay.Item{}, status.Error(codes.Unavailable, "no policy is in force")
@@ -113,25 +119,29 @@ func (s *Server) listed(l *adminv1.Listing) (overlay.Item, error) {
 	default:
 		return item, invalid("the kind of the list is %v, want block or allow", l.GetKind())
 	}
-	at := slices.IndexFunc(p.Identities, func(id policy.Identity) bool { return id.Name == item.Identity })
-	switch {
-	case (l.GetValue() == "") == (l.GetCidr() == ""):
+	if (l.GetValue() == "") == (l.GetCidr() == "") {
 		return item, invalid("want either a value or a range of addresses")
-	case l.GetCidr() != "":
+	}
+	if l.GetCidr() != "" {
 		prefix, err := readRange(l.GetCidr())
 		if err != nil {
 			return item, err
 		}
 		item.Range = prefix.String()
-	case at < 0:
-		item.Value = policy.EscapeValue(l.GetValue())
-	default:
-		var ok bool
-		if item.Value, ok = p.Form(uint32(at), l.GetValue()); !ok {
-			return item, invalid("identity %s never has the value %q", item.Identity, l.GetValue())
-		}
 	}
-	return item, nil
+	item.Value = l.GetValue()
+	at := slices.IndexFunc(p.Identities, func(id policy.Identity) bool { return id.Name == item.Identity })
+	var err error
+	switch {
+	case remove && s.holds(&item):
+	case at < 0:
+		err = invalid("the policy has no identity %q", item.Identity)
+	case item.Limit != "" && limitOf(p, item.Limit) == nil:
+		err = invalid("the policy has no limit %q", item.Limit)
+	case item.Range == "":
+		item.Value, err = formOf(p, uint32(at), item.Value)
+	}
+	return item, err
 }
 
 // readRange reads a range of addresses, or one address.
@@ -221,9 +231,14 @@ func (s *Server) entryOf(h *overlay.Held) *adminv1.OverlayEntry {
 		}
 		return e
 	}
-	e.Listing = &adminv1.Listing{Limit: h.Limit, Identity: h.Identity, Value: h.Value, Cidr: h.Range, Kind: adminv1.ListKind_LIST_KIND_BLOCK}
-	if h.Kind == overlay.Allow {
-		e.Listing.Kind = adminv1.ListKind_LIST_KIND_ALLOW
-	}
+	e.Listing = listingOf(&h.Item)
 	return e
+}
+
+func listingOf(i *overlay.Item) *adminv1.Listing {
+	l := &adminv1.Listing{Limit: i.Limit, Identity: i.Identity, Value: i.Value, Cidr: i.Range, Kind: adminv1.ListKind_LIST_KIND_BLOCK}
+	if i.Kind == overlay.Allow {
+		l.Kind = adminv1.ListKind_LIST_KIND_ALLOW
+	}
+	return l
 }

@@ -29,8 +29,8 @@ func newListing(p Process, kind adminv1.ListKind, name, what, short, long string
 	command := &cobra.Command{
 		Use:   name + " IDENTITY [VALUE]",
 		Short: short,
-		Long: long + "\n\nIDENTITY is a name of the policy's identities, and VALUE one of its values as requests have it. --cidr is a range of\n" +
-			"addresses instead, of an identity that is an address.\n\n" +
+		Long: long + "\n\nIDENTITY is a name of the policy's identities, and VALUE one of its values as requests have it; where the policy\n" +
+			"hashes them, the hash that logs have will do as well. --cidr is a range of addresses instead, of an identity that is an address.\n\n" +
 			"  sluice " + name + " tenant acme --for 30m\n  sluice " + name + " client --cidr 203.0.113.0/24 --limit login",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.identities(),
@@ -47,11 +47,13 @@ func newListing(p Process, kind adminv1.ListKind, name, what, short, long string
 				return errors.New("want either VALUE or --cidr")
 			}
 			if remove {
-				_, err := call(command.Context(), &c, adminv1.AdminClient.RemoveListing, &adminv1.RemoveListingRequest{Listing: &listing})
-				if err == nil {
-					fmt.Fprintf(p.Stdout, "no %s any more: %s %s%s\n", name, listing.GetIdentity(), listing.GetValue(), listing.GetCidr())
+				response, err := call(command.Context(), &c, adminv1.AdminClient.RemoveListing, &adminv1.RemoveListingRequest{Listing: &listing})
+				if err != nil {
+					return err
 				}
-				return err
+				removed := response.GetListing() // the value as the policy has it written, hashed where it says so
+				fmt.Fprintf(p.Stdout, "no %s any more: %s %s%s\n", name, removed.GetIdentity(), removed.GetValue(), removed.GetCidr())
+				return nil
 			}
 			response, err := call(command.Context(), &c, adminv1.AdminClient.SetListing, &adminv1.SetListingRequest{Listing: &listing, ExpiresIn: expiresIn})
 			if err != nil {

@@ -53,7 +53,7 @@ func lay(p *policy.Policy, byName map[string]int, item *Item) error {
 	var err error
 	switch {
 	case item.Kind == Override:
-		err = override(&l, item)
+		err = override(p, &l, item)
 	case item.Kind == Block && isLimit:
 		l.Block, err = enlist(p, l.Block, item)
 	case item.Kind == Allow && isLimit:
@@ -84,9 +84,12 @@ func lay(p *policy.Policy, byName map[string]int, item *Item) error {
 }
 
 // override adds an exception to a limit, or lays it over the one that there is for the key.
-func override(l *policy.Limit, item *Item) error {
+func override(p *policy.Policy, l *policy.Limit, item *Item) error {
 	if len(l.Descriptor) > 0 {
 		return errors.New("the limit is for descriptors of Envoy's own rate limit filter, which know no overrides")
+	}
+	if err := CheckKey(p, l, item.Key); err != nil {
+		return err
 	}
 	rates, err := item.rates()
 	if err != nil {
@@ -129,6 +132,9 @@ func enlist(p *policy.Policy, lists []policy.List, item *Item) ([]policy.List, e
 	}
 	l := &lists[at]
 	if item.Range == "" {
+		if err := CheckValue(p, uint32(identity), item.Value); err != nil {
+			return nil, err
+		}
 		l.Values = slices.Clone(l.Values)
 		if place, found := slices.BinarySearch(l.Values, item.Value); !found {
 			l.Values = slices.Insert(l.Values, place, item.Value)

@@ -180,7 +180,8 @@ func TestLayRefuses(t *testing.T) {
 		"which only token_bucket has": {Kind: Override, Limit: "tenant", Key: "x", Rates: []string{"1/s"}, Burst: 5},
 		"want one of the two":         {Kind: Override, Limit: "tenant", Key: "x", Shadow: true, Enforce: true},
 		"rate":                        {Kind: Override, Limit: "tenant", Key: "x", Rates: []string{"fast"}},
-		"no value as it stands":       {Kind: Block, Identity: "tenant", Value: "a/b"},
+		`"%61" is nothing that`:       {Kind: Override, Limit: "tenant", Key: "%61", Unlimited: true},
+		"nothing that tenant is":      {Kind: Block, Identity: "tenant", Value: "a/b"},
 		"no kind":                     {Kind: "mute", Identity: "tenant", Value: "x"},
 	} {
 		base := parse(t, file)

@@ -59,7 +59,7 @@ func keyFrom(t failer, r Request, identities ...Identity) string {
 	if len(bound) == 0 {
 		return absent
 	}
-	if !ValidKey(bound[0].Key) {
+	if !ValidKey(bound[0].Key) || !p.IsForm(uint32(len(identities)-1), bound[0].Key) {
 		t.Fatalf("%q is no valid key", bound[0].Key)
 	}
 	return bound[0].Key
@@ -338,5 +338,51 @@ func TestValidateIdentitiesAndMatches(t *testing.T) {
 	want := "limits[1028].match.path_regex: is one of more than 1024 different patterns of the policy"
 	if err := Validate(p); err == nil || err.Error() != want {
 		t.Errorf("too many patterns: got %v, want %s", err, want)
+	}
+}
+
+// Of what is written down only that is a form which a request gives.
+func TestIsForm(t *testing.T) {
+	p := &Policy{HashKey: hashKey, Identities: []Identity{
+		{Name: "plain", Source: FromHeader, Header: "x"},
+		{Name: "secret", Source: FromHeader, Header: "x", Hash: true},
+		{Name: "small", Source: FromHeader, Header: "x", Lowercase: true, MaxLength: 5},
+		{Name: "defaulted", Source: FromClaim, Metadata: "m", Path: []string{"a"}, Default: "no/ne"},
+		{Name: "address", Source: FromAddress, IPv4Prefix: 24, IPv6Prefix: 64},
+		{Name: "network", Source: FromAddress, Networks: []Network{{Name: "office"}}},
+		{Name: "host", Source: FromHost},
+		{Name: "template", Source: FromPathTemplate, Path: []string{"/a/{id}", "/" + strings.Repeat("a", 200)}},
+		{Name: "constant", Source: FromConstant, Text: "all"},
+		{Name: "first", Source: FirstOf, FirstOf: []uint32{1, 0}},
+		{Name: "deep", Source: FirstOf, FirstOf: []uint32{9, 3}},
+	}}
+	sum := strings.Repeat("0f", 32)
+	for name, test := range map[string]struct{ are, not []string }{
+		"plain":     {[]string{"a", "%", "%2F", "#,", "#" + sum}, []string{"", "a/b", "%61", "%zz", "%2f", "%4", "#", "##" + sum, "#=a", "#" + sum[1:], strings.Repeat("a", 129)}},
+		"secret":    {[]string{"##" + sum, "#,"}, []string{"a", "", "%", "#" + sum, sum, "##" + strings.ToUpper(sum), "##" + sum + "0", "#=a"}},
+		"small":     {[]string{"a", "%7B", "#,"}, []string{"A", "abcdef", "#" + sum}},
+		"defaulted": {[]string{"a", "#=no%2Fne", "#" + sum}, []string{"#,", "#=none", "#=no/ne"}},
+		"address":   {[]string{"10.0.0.0", "2001:db8::", "%2Frun%2Fx", "%"}, []string{"10.0.0.1", "2001:db8::1", "2001:DB8::", "x", "10.0.0.0:80", "#,", "#" + sum}},
+		"network":   {[]string{"office"}, []string{"10.0.0.0", "home", "%2Frun%2Fx", "#" + sum}},
+		"host":      {[]string{"example.com", "[::1]"}, []string{"Example.com", "example.com:80", "example.com."}},
+		"template":  {[]string{"%2Fa%2F%7Bid%7D", EscapeValue("/" + strings.Repeat("a", 200))}, []string{"%2Fa%2F1", "#" + sum}},
+		"constant":  {[]string{"all"}, []string{"some", "#,"}},
+		"first":     {[]string{"#secret=##" + sum, "#plain=a", "#plain=#,", "#" + sum}, []string{"a", "#secret=a", "#other=a", "##" + sum, "#first=#plain=a"}},
+		"deep":      {[]string{"#plain=a", "#defaulted=#=no%2Fne"}, []string{"#first=#plain=a", "#deep=a", "#secret=a"}},
+	} {
+		at := uint32(slices.IndexFunc(p.Identities, func(id Identity) bool { return id.Name == name }))
+		for _, form := range test.are {
+			if !p.IsForm(at, form) {
+				t.Errorf("%q is none of %s", form, name)
+			}
+		}
+		for _, form := range test.not {
+			if p.IsForm(at, form) {
+				t.Errorf("%q is one of %s", form, name)
+			}
+		}
+		if want := name == "secret" || name == "first" || name == "deep"; p.Secret(at) != want {
+			t.Errorf("%s is secret: %v", name, !want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"crypto/sha256"
+	"strconv"
 	"strings"
 )
 
@@ -48,6 +49,30 @@ func escape(value string, from int) string {
 		}
 	}
 	return string(text)
+}
+
+// UnescapeValue gives the value that has a form; false where EscapeValue gives no value that form, and where it is a hash.
+func UnescapeValue(form string) (string, bool) {
+	if form == noValue {
+		return "", true
+	}
+	text := make([]byte, 0, len(form))
+	for i := 0; i < len(form); i++ {
+		if form[i] != '%' {
+			text = append(text, form[i])
+			continue
+		}
+		if i+2 >= len(form) {
+			return "", false
+		}
+		b, err := strconv.ParseUint(form[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		text = append(text, byte(b))
+		i += 2
+	}
+	return string(text), EscapeValue(string(text)) == form
 }
 
 // isPlain says whether a byte stands for itself in a key.

@@ -173,6 +173,9 @@ func TestFormIsWhatBindMakes(t *testing.T) {
 			if key, has := keys[i]; has != (ok && i != 5) || has && key != form {
 				t.Fatalf("%q as %s is %q, %v; the key %q, %v", text, p.Identities[i].Name, form, ok, key, has)
 			}
+			if ok && !p.IsForm(uint32(i), form) {
+				t.Fatalf("%q as %s is %q, which is told to be no form", text, p.Identities[i].Name, form)
+			}
 		}
 	})
 	if form, ok := p.Form(4, "nobody=x"); ok {

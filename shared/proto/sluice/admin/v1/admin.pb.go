@@ -939,7 +939,7 @@ type Listing struct {
 	// The limit; empty: the whole policy.
 	Limit    string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
-	// A value of the identity as requests have it, or a range of addresses.
+	// A value of the identity as requests have it, or its hash as logs have it where the policy hashes it; or a range of addresses.
 	Value         string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
 	Cidr          string `protobuf:"bytes,5,opt,name=cidr,proto3" json:"cidr,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1152,7 +1152,9 @@ func (x *RemoveListingRequest) GetListing() *Listing {
 }
 
 type RemoveListingResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was removed, its value as keys have it.
+	Listing       *Listing `protobuf:"bytes,1,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1185,6 +1187,13 @@ func (x *RemoveListingResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RemoveListingResponse.ProtoReflect.Descriptor instead.
 func (*RemoveListingResponse) Descriptor() ([]byte, []int) {
 	return file_sluice_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RemoveListingResponse) GetListing() *Listing {
+	if x != nil {
+		return x.Listing
+	}
+	return nil
 }
 
 type ListOverlayRequest struct {
@@ -2415,8 +2424,9 @@ const file_sluice_admin_v1_admin_proto_rawDesc = "" +
 	"\x12SetListingResponse\x123\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1d.sluice.admin.v1.OverlayEntryR\x05entry\"J\n" +
 	"\x14RemoveListingRequest\x122\n" +
-	"\alisting\x18\x01 \x01(\v2\x18.sluice.admin.v1.ListingR\alisting\"\x17\n" +
-	"\x15RemoveListingResponse\"\x14\n" +
+	"\alisting\x18\x01 \x01(\v2\x18.sluice.admin.v1.ListingR\alisting\"K\n" +
+	"\x15RemoveListingResponse\x122\n" +
+	"\alisting\x18\x01 \x01(\v2\x18.sluice.admin.v1.ListingR\alisting\"\x14\n" +
 	"\x12ListOverlayRequest\"N\n" +
 	"\x13ListOverlayResponse\x127\n" +
 	"\aentries\x18\x01 \x03(\v2\x1d.sluice.admin.v1.OverlayEntryR\aentries\"\x9f\x02\n" +
@@ -2597,45 +2607,46 @@ var file_sluice_admin_v1_admin_proto_depIdxs = []int32{
 	14, // 11: sluice.admin.v1.SetListingRequest.listing:type_name -> sluice.admin.v1.Listing
 	21, // 12: sluice.admin.v1.SetListingResponse.entry:type_name -> sluice.admin.v1.OverlayEntry
 	14, // 13: sluice.admin.v1.RemoveListingRequest.listing:type_name -> sluice.admin.v1.Listing
-	21, // 14: sluice.admin.v1.ListOverlayResponse.entries:type_name -> sluice.admin.v1.OverlayEntry
-	2,  // 15: sluice.admin.v1.OverlayEntry.key:type_name -> sluice.admin.v1.Key
-	3,  // 16: sluice.admin.v1.OverlayEntry.rates:type_name -> sluice.admin.v1.Rate
-	14, // 17: sluice.admin.v1.OverlayEntry.listing:type_name -> sluice.admin.v1.Listing
-	1,  // 18: sluice.admin.v1.TopRequest.by:type_name -> sluice.admin.v1.TopBy
-	27, // 19: sluice.admin.v1.TopResponse.total:type_name -> sluice.admin.v1.Counts
-	26, // 20: sluice.admin.v1.TopResponse.rows:type_name -> sluice.admin.v1.TopRow
-	27, // 21: sluice.admin.v1.TopRow.counts:type_name -> sluice.admin.v1.Counts
-	33, // 22: sluice.admin.v1.StatusResponse.reload:type_name -> sluice.admin.v1.Reload
-	34, // 23: sluice.admin.v1.StatusResponse.store:type_name -> sluice.admin.v1.Store
-	30, // 24: sluice.admin.v1.StatusResponse.replicas:type_name -> sluice.admin.v1.Replica
-	21, // 25: sluice.admin.v1.StatusResponse.overlay:type_name -> sluice.admin.v1.OverlayEntry
-	31, // 26: sluice.admin.v1.StatusResponse.workers:type_name -> sluice.admin.v1.Worker
-	32, // 27: sluice.admin.v1.StatusResponse.fallbacks:type_name -> sluice.admin.v1.Fallback
-	4,  // 28: sluice.admin.v1.Admin.Inspect:input_type -> sluice.admin.v1.InspectRequest
-	8,  // 29: sluice.admin.v1.Admin.Reset:input_type -> sluice.admin.v1.ResetRequest
-	10, // 30: sluice.admin.v1.Admin.SetOverride:input_type -> sluice.admin.v1.SetOverrideRequest
-	12, // 31: sluice.admin.v1.Admin.RemoveOverride:input_type -> sluice.admin.v1.RemoveOverrideRequest
-	15, // 32: sluice.admin.v1.Admin.SetListing:input_type -> sluice.admin.v1.SetListingRequest
-	17, // 33: sluice.admin.v1.Admin.RemoveListing:input_type -> sluice.admin.v1.RemoveListingRequest
-	19, // 34: sluice.admin.v1.Admin.ListOverlay:input_type -> sluice.admin.v1.ListOverlayRequest
-	22, // 35: sluice.admin.v1.Admin.ListNames:input_type -> sluice.admin.v1.ListNamesRequest
-	24, // 36: sluice.admin.v1.Admin.Top:input_type -> sluice.admin.v1.TopRequest
-	28, // 37: sluice.admin.v1.Admin.Status:input_type -> sluice.admin.v1.StatusRequest
-	5,  // 38: sluice.admin.v1.Admin.Inspect:output_type -> sluice.admin.v1.InspectResponse
-	9,  // 39: sluice.admin.v1.Admin.Reset:output_type -> sluice.admin.v1.ResetResponse
-	11, // 40: sluice.admin.v1.Admin.SetOverride:output_type -> sluice.admin.v1.SetOverrideResponse
-	13, // 41: sluice.admin.v1.Admin.RemoveOverride:output_type -> sluice.admin.v1.RemoveOverrideResponse
-	16, // 42: sluice.admin.v1.Admin.SetListing:output_type -> sluice.admin.v1.SetListingResponse
-	18, // 43: sluice.admin.v1.Admin.RemoveListing:output_type -> sluice.admin.v1.RemoveListingResponse
-	20, // 44: sluice.admin.v1.Admin.ListOverlay:output_type -> sluice.admin.v1.ListOverlayResponse
-	23, // 45: sluice.admin.v1.Admin.ListNames:output_type -> sluice.admin.v1.ListNamesResponse
-	25, // 46: sluice.admin.v1.Admin.Top:output_type -> sluice.admin.v1.TopResponse
-	29, // 47: sluice.admin.v1.Admin.Status:output_type -> sluice.admin.v1.StatusResponse
-	38, // [38:48] is the sub-list for method output_type
-	28, // [28:38] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	14, // 14: sluice.admin.v1.RemoveListingResponse.listing:type_name -> sluice.admin.v1.Listing
+	21, // 15: sluice.admin.v1.ListOverlayResponse.entries:type_name -> sluice.admin.v1.OverlayEntry
+	2,  // 16: sluice.admin.v1.OverlayEntry.key:type_name -> sluice.admin.v1.Key
+	3,  // 17: sluice.admin.v1.OverlayEntry.rates:type_name -> sluice.admin.v1.Rate
+	14, // 18: sluice.admin.v1.OverlayEntry.listing:type_name -> sluice.admin.v1.Listing
+	1,  // 19: sluice.admin.v1.TopRequest.by:type_name -> sluice.admin.v1.TopBy
+	27, // 20: sluice.admin.v1.TopResponse.total:type_name -> sluice.admin.v1.Counts
+	26, // 21: sluice.admin.v1.TopResponse.rows:type_name -> sluice.admin.v1.TopRow
+	27, // 22: sluice.admin.v1.TopRow.counts:type_name -> sluice.admin.v1.Counts
+	33, // 23: sluice.admin.v1.StatusResponse.reload:type_name -> sluice.admin.v1.Reload
+	34, // 24: sluice.admin.v1.StatusResponse.store:type_name -> sluice.admin.v1.Store
+	30, // 25: sluice.admin.v1.StatusResponse.replicas:type_name -> sluice.admin.v1.Replica
+	21, // 26: sluice.admin.v1.StatusResponse.overlay:type_name -> sluice.admin.v1.OverlayEntry
+	31, // 27: sluice.admin.v1.StatusResponse.workers:type_name -> sluice.admin.v1.Worker
+	32, // 28: sluice.admin.v1.StatusResponse.fallbacks:type_name -> sluice.admin.v1.Fallback
+	4,  // 29: sluice.admin.v1.Admin.Inspect:input_type -> sluice.admin.v1.InspectRequest
+	8,  // 30: sluice.admin.v1.Admin.Reset:input_type -> sluice.admin.v1.ResetRequest
+	10, // 31: sluice.admin.v1.Admin.SetOverride:input_type -> sluice.admin.v1.SetOverrideRequest
+	12, // 32: sluice.admin.v1.Admin.RemoveOverride:input_type -> sluice.admin.v1.RemoveOverrideRequest
+	15, // 33: sluice.admin.v1.Admin.SetListing:input_type -> sluice.admin.v1.SetListingRequest
+	17, // 34: sluice.admin.v1.Admin.RemoveListing:input_type -> sluice.admin.v1.RemoveListingRequest
+	19, // 35: sluice.admin.v1.Admin.ListOverlay:input_type -> sluice.admin.v1.ListOverlayRequest
+	22, // 36: sluice.admin.v1.Admin.ListNames:input_type -> sluice.admin.v1.ListNamesRequest
+	24, // 37: sluice.admin.v1.Admin.Top:input_type -> sluice.admin.v1.TopRequest
+	28, // 38: sluice.admin.v1.Admin.Status:input_type -> sluice.admin.v1.StatusRequest
+	5,  // 39: sluice.admin.v1.Admin.Inspect:output_type -> sluice.admin.v1.InspectResponse
+	9,  // 40: sluice.admin.v1.Admin.Reset:output_type -> sluice.admin.v1.ResetResponse
+	11, // 41: sluice.admin.v1.Admin.SetOverride:output_type -> sluice.admin.v1.SetOverrideResponse
+	13, // 42: sluice.admin.v1.Admin.RemoveOverride:output_type -> sluice.admin.v1.RemoveOverrideResponse
+	16, // 43: sluice.admin.v1.Admin.SetListing:output_type -> sluice.admin.v1.SetListingResponse
+	18, // 44: sluice.admin.v1.Admin.RemoveListing:output_type -> sluice.admin.v1.RemoveListingResponse
+	20, // 45: sluice.admin.v1.Admin.ListOverlay:output_type -> sluice.admin.v1.ListOverlayResponse
+	23, // 46: sluice.admin.v1.Admin.ListNames:output_type -> sluice.admin.v1.ListNamesResponse
+	25, // 47: sluice.admin.v1.Admin.Top:output_type -> sluice.admin.v1.TopResponse
+	29, // 48: sluice.admin.v1.Admin.Status:output_type -> sluice.admin.v1.StatusResponse
+	39, // [39:49] is the sub-list for method output_type
+	29, // [29:39] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_sluice_admin_v1_admin_proto_init() }
