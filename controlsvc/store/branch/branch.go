@@ -9,6 +9,7 @@ package branch
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,6 +106,9 @@ type pending struct {
 
 // Reserve implements authority.Store.
 func (b *Branch) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
+	if !slices.ContainsFunc(operations, func(o authority.Reserve) bool { return o.Shared }) {
+		return b.Store.Reserve(ctx, operations) // nothing that is held here will do
+	}
 	results := make([]authority.Reserved, len(operations))
 	open := make([]pending, len(operations))
 	for i := range operations {

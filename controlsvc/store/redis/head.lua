@@ -1,6 +1,7 @@
 -- One key under one algorithm: one operation, executed whole, at one reading of Redis' clock.
 --
--- A script is this file, contract.lua, the algorithm's files and operations.lua; a sliding log's has strict.lua after this one.
+-- A script is this file, contract.lua, the algorithm's files and operations.lua. There is one more, of this file, account.lua
+-- and strict.lua, which says what else it takes.
 --
 -- KEYS  for each window as many as the algorithm has
 -- ARGV  the operation, how many windows there are, for each its length, the units of its rate and the most of them that
@@ -18,7 +19,8 @@ local MAX_HELD = 4503599627370496
 local SHORTEST = 20000       -- that a lease lasts: a shorter one would be over before its answer is there
 
 local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local nowText = time[1] .. string.format('%06d', time[2])
+local now = tonumber(nowText)
 
 local function fmt(n) return string.format('%.0f', n) end
 local function unitsOf(name) return tonumber(string.match(name, ':(%d+)$')) end

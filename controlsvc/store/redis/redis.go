@@ -1,5 +1,6 @@
 // Package redis is a store in Redis: one server, one with Sentinels, or a cluster. Each operation is one execution of an
-// embedded script, on the keys of one hash tag, at one reading of Redis' clock.
+// embedded script, on the keys of one hash tag, at one reading of Redis' clock; strict charges of sliding logs go many to one,
+// where no cluster has their keys apart.
 //
 // What a key holds is named
 //
@@ -37,6 +38,7 @@ import (
 type Store struct {
 	client     goredis.UniversalClient
 	algorithms map[limit.Algorithm]*algorithm
+	strict     script // makes strict charges of sliding logs, many at once
 	workers    script
 	exchange   script
 	overlay    script
@@ -50,8 +52,8 @@ var _ authority.Store = (*Store)(nil)
 // newStore gives a store whose scripts' sources are changed; see asItIs.
 func newStore(client goredis.UniversalClient, change func(source string) string) *Store {
 	return &Store{
-		client: client, algorithms: newAlgorithms(change), workers: newScript(change(workersSource)),
-		exchange: newScript(change(exchangeSource)), overlay: newScript(change(overlaySource)),
+		client: client, algorithms: newAlgorithms(change), strict: newScript(change(headSource + accountSource + strictSource)),
+		workers: newScript(change(workersSource)), exchange: newScript(change(exchangeSource)), overlay: newScript(change(overlaySource)),
 	}
 }
 
@@ -71,15 +73,15 @@ const moreArgs = 6
 // invoke begins an operation on a key's windows.
 func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate) invocation {
 	algorithm := s.algorithms[key.Algorithm]
-	keys := len(algorithm.suffixes) * len(windows)
-	args := make([]any, atKeys, atKeys+keys+2+3*len(windows)+moreArgs)
-	args[atCount] = keys
+	args := make([]any, atKeys, atKeys+2*len(windows)+2+3*len(windows)+moreArgs)
 	for _, w := range windows {
-		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(w.Window.Microseconds(), 10)
-		for _, suffix := range algorithm.suffixes {
-			args = append(args, name+suffix)
+		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(w.Window.Microseconds(), 10) + algorithm.second
+		args = append(args, name[:len(name)-len(algorithm.second)])
+		if algorithm.second != "" {
+			args = append(args, name)
 		}
 	}
+	args[atCount] = len(args) - atKeys
 	args = append(args, operation, len(windows))
 	for _, w := range windows {
 		args = append(args, w.Window.Microseconds(), w.Units, w.Most())
@@ -110,6 +112,9 @@ func (s *Store) reserve(ctx context.Context, operations []authority.Reserve) []a
 		// More than fits a double is more than any limit, too.
 		i.args = append(i.args, r.Call, r.Part, min(r.Want, store.MaxHeld), min(r.Min, store.MaxHeld), r.TTL.Microseconds(),
 			r.Horizon.Microseconds())
+		if r.TTL == 0 && r.Key.Algorithm == limit.SlidingLog && len(windows[place]) == 1 {
+			i.strict = &s.strict
+		}
 		b.add(place, i)
 	}
 	answers, errs := s.run(ctx, b.invocations)

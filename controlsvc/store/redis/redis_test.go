@@ -203,6 +203,9 @@ func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if life == -1 { // go-redis' word for a key that is there, without an end
+				t.Errorf("%s lives for ever", name)
+			}
 			if at := i * len(windows) / len(keys); life > 0 && (lifetimes[at] == 0 || life < lifetimes[at]) {
 				lifetimes[at] = life
 			}

@@ -1,10 +1,4 @@
--- The sliding log. Of a window there are its charges, a ZSET of one member for each charge, scored with the latest instant
--- at which the charge may be spent; and its account, a STRING of six packed numbers: what the members sum up to and what of
--- that is leased, how many members there are, the highest of their scores, the last grant's minted, and until when both keys
--- live. Printed, and read again as text, they would take longer than all the rest of a script.
---
--- A member is a grant's name, or, after a settle or in a record, kind:call:part:minted:place:units with the kinds s, what
--- was left of a grant when it was settled, and r, what was recorded. None ever takes another's place.
+-- The sliding log: see account.lua.
 
 local function newest(w)
   return tonumber(redis.call('ZRANGE', w.charges, '-1', '-1', 'WITHSCORES')[2]) or 0
@@ -48,7 +42,7 @@ function load(w)
   w.size = redis.call('ZCARD', w.charges)
   local account, size = redis.call('GET', w.account)
   w.units, w.leased, w.latest, w.minted, w.till = 0, 0, 0, 0, 0
-  if account and #account == struct.size(ACCOUNT) then
+  if account and #account == ACCOUNT_SIZE then
     w.units, w.leased, size, w.latest, w.minted, w.till = struct.unpack(ACCOUNT, account)
   end
   if w.size > 0 and not (w.size == size and w.units >= size and w.leased <= w.units) then tally(w) end
@@ -57,13 +51,13 @@ function load(w)
     return
   end
   if w.size > 0 then redis.call('DEL', w.charges) end
-  w.units, w.leased, w.size, w.latest, w.fresh = 0, 0, 0, 0, true
+  w.units, w.leased, w.size, w.latest = 0, 0, 0, 0
 end
 
 -- Both keys live until the last charge has left, and longer; never shorter than they would.
 function save(w)
   if w.less then w.latest = newest(w) end
-  local till = math.max(w.till, math.max(w.latest, now) + w.length + MARGIN)
+  local till = livesTill(w.till, math.max(w.latest, now) + w.length)
   local life = fmt(math.ceil((till - now) / 1000))
   redis.call('SET', w.account, struct.pack(ACCOUNT, w.units, w.leased, w.size, w.latest, w.minted, till), 'PX', life)
   if w.size > 0 and (w.fresh or till > w.till) then redis.call('PEXPIRE', w.charges, life) end
@@ -76,6 +70,7 @@ function emptyIn(w) return w.size > 0 and w.latest + w.length - now or 0 end
 function full(w, units) return w.size >= MAX_CHARGES or w.units + units > MAX_HELD end
 
 function charge(w, member, score, units)
+  if w.size == 0 then w.fresh = true end
   if redis.call('ZADD', w.charges, 'NX', fmt(score), member) == 0 then return false end
   w.units, w.size, w.changed = w.units + units, w.size + 1, true
   if isLease(member) then w.leased = w.leased + units end

@@ -321,6 +321,19 @@ func testLifetimes(t *testing.T, h Harness) {
 	lease := h.reserve(t, authority.Reserve{Key: k, Call: "a", Want: 4, Min: 1, TTL: 50 * sec})
 	h.settle(t, authority.Settle{Key: k, Lease: lease.Lease, Uses: []authority.Use{{Units: 4}}})
 	check("a settle of the only charge", 160*sec, 260*sec)
+
+	// All is given back, and something else is charged: it has an end, too.
+	for _, ttl := range []time.Duration{0, 20 * sec} {
+		k := h.key("lifetimes/given back/"+ttl.String(), "10/100s")
+		lease := h.reserve(t, authority.Reserve{Key: k, Call: "a", Want: 4, Min: 1, TTL: 50 * sec})
+		h.settle(t, authority.Settle{Key: k, Lease: lease.Lease, Unused: 4})
+		for range 2 {
+			h.reserve(t, authority.Reserve{Key: k, Call: "b", Want: 1, Min: 1, TTL: ttl})
+			if lives := h.Lifetimes(k)[0]; lives < 100*sec+ttl || lives > 160*sec+h.expected.late(k.Rates[0].Window)+2*time.Millisecond {
+				t.Errorf("all was given back, and what is charged then lives for %v", lives)
+			}
+		}
+	}
 }
 
 // testWorkers: each has a rank of its own, and keeps it while nobody comes or goes.

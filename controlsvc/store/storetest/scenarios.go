@@ -151,6 +151,14 @@ func reports() []scenario {
 			{at: 20 * sec, do: peek(), want: want{remainingOfRate: []int64{3}, reset: 95 * sec}},
 			{at: 110 * sec, do: peek(), want: want{remainingOfRate: []int64{7}, reset: 5 * sec}},
 		}},
+		{name: "what was kept of a lease stands beside strict charges that come and go", rates: []string{"10/100s"}, steps: []step{
+			{at: 0, do: lease("a", 4, 1, 20*sec, 0), want: want{units: 4, end: 20 * sec, remaining: 6, reset: 120 * sec}},
+			{at: 0, do: settle("a", 0, used(0, 1))},
+			{at: 0, do: strict("b", 2, 1), want: want{units: 2, remaining: 4, reset: 120 * sec}},
+			{at: 50 * sec, do: strict("c", 1, 1), want: want{units: 1, remaining: 3, reset: 100 * sec}},
+			{at: 100 * sec, do: strict("d", 1, 1), want: want{units: 1, remaining: 5, reset: 100 * sec}},
+			{at: 120 * sec, do: strict("e", 1, 1), want: want{units: 1, remaining: 7, reset: 100 * sec}},
+		}},
 		{name: "a lease that has left the window is settled for nothing", rates: []string{"5/10s", "10/100s"}, steps: []step{
 			{at: 0, do: lease("a", 5, 1, 5*sec, 0), want: want{units: 5, end: 5 * sec, reset: 15 * sec}},
 			{at: 20 * sec, do: strict("b", 5, 1), want: want{units: 5, reset: 10 * sec}},

@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxTogether is how many strict charges one execution of a script makes. Nobody else is served meanwhile.
+	maxTogether = 32
+	// declined stands in the place of the answer to a charge that strict.lua does not make.
+	declined = -1
+	// ofOneWindow is how many numbers the answer to a reserve under one rate has.
+	ofOneWindow = atStandings + 2
+)
+
+// sent is a command for some of the invocations, by their indices: for one, or for strict charges that go together.
+type sent struct {
+	once
+
+	of []int
+}
+
+// execute executes invocations in one pipeline (one for each node of a cluster), strict charges together. What its first
+// script declines goes out again by itself, and what a server does not know the script of with its source; nothing else does.
+// Answers and errors are in the order of the invocations.
+func (s *Store) execute(ctx context.Context, invocations []invocation) (answers [][]int64, errs []error) {
+	answers, errs = make([][]int64, len(invocations)), make([]error, len(invocations))
+	which := make([]int, len(invocations))
+	for i := range which {
+		which[i] = i
+	}
+	// By hash and by source, together and by itself: an invocation goes out four times at most.
+	for len(which) > 0 {
+		which = s.send(ctx, invocations, which, answers, errs)
+	}
+	return answers, errs
+}
+
+// send sends some of the invocations, and gives those that are to be sent again.
+func (s *Store) send(ctx context.Context, invocations []invocation, which []int, answers [][]int64, errs []error) (again []int) {
+	commands := s.commands(ctx, invocations, which)
+	pipeline := s.client.Pipeline()
+	for n := range commands {
+		_ = pipeline.Process(ctx, &commands[n].once) // it only queues
+	}
+	_, failed := pipeline.Exec(ctx)
+	for n := range commands {
+		c := &commands[n]
+		answer, err := c.Result()
+		switch {
+		case answer == nil && err == nil:
+			// A server that refuses the connection with an answer leaves the commands without one; a script always gives one.
+			err = cmp.Or(failed, errNoAnswer)
+		case err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") && !invocations[c.of[0]].bySource:
+			for _, i := range c.of {
+				invocations[i].bySource = true
+			}
+			again = append(again, c.of...)
+			continue
+		}
+		if err == nil && invocations[c.of[0]].strict != nil {
+			again = append(again, divide(answer, c.of, invocations, answers, errs)...)
+			continue
+		}
+		for _, i := range c.of {
+			answers[i], errs[i] = answer, err
+		}
+	}
+	return again
+}
+
+// commands gives the commands for some of the invocations.
+func (s *Store) commands(ctx context.Context, invocations []invocation, which []int) []sent {
+	_, several := s.client.(*goredis.ClusterClient)
+	most := maxTogether
+	if several {
+		most = 1 // their keys are in different slots
+	}
+	commands := make([]sent, 0, len(which))
+	for n := 0; n < len(which); {
+		first := &invocations[which[n]]
+		if first.strict == nil {
+			first.script.name(first.args, first.bySource)
+			commands = append(commands, sent{first.once(ctx, first.args), which[n : n+1]})
+			n++
+			continue
+		}
+		to := n + 1
+		for to < len(which) && to-n < most && invocations[which[to]].strict == first.strict && invocations[which[to]].bySource == first.bySource {
+			to++
+		}
+		args := together(invocations, which[n:to])
+		first.strict.name(args, first.bySource)
+		commands = append(commands, sent{first.once(ctx, args), which[n:to]})
+		n = to
+	}
+	return commands
+}
+
+func (i *invocation) once(ctx context.Context, args []any) once {
+	return once{IntSliceCmd: goredis.NewIntSliceCmd(ctx, args...), charges: i.charges}
+}
+
+// together gives the arguments of strict.lua for charges whose own are those of a reserve.
+func together(invocations []invocation, which []int) []any {
+	const keys, perCharge = 2, 6
+	args := make([]any, atKeys, atKeys+(keys+perCharge)*len(which))
+	args[atCount] = keys * len(which)
+	for _, i := range which {
+		args = append(args, invocations[i].args[atKeys:atKeys+keys]...)
+	}
+	for _, i := range which {
+		// the operation, the windows' number, the length, the units, the most, the call, the part, want, min, ...
+		a := invocations[i].args[atKeys+keys:]
+		args = append(args, a[2], a[3], a[5], a[6], a[7], a[8])
+	}
+	return args
+}
+
+// divide gives each strict charge its part of the answer to all of them, and gives those that were declined: they are to be made
+// by the other script.
+func divide(answer []int64, of []int, invocations []invocation, answers [][]int64, errs []error) (again []int) {
+	from := 0
+	for _, i := range of {
+		switch {
+		case len(answer) > from && answer[from] == declined:
+			invocations[i].strict, invocations[i].bySource = nil, false
+			again = append(again, i)
+			from++
+		case len(answer) >= from+ofOneWindow:
+			answers[i] = answer[from : from+ofOneWindow : from+ofOneWindow]
+			from += ofOneWindow
+		default:
+			errs[i] = fmt.Errorf("%w: %d numbers for %d strict charges", errAnswer, len(answer), len(of))
+		}
+	}
+	return again
+}
