@@ -36,7 +36,7 @@ type entry struct {
 }
 
 // enter is called before a reserve is sent; tentative says that it may be taken back. leave has to follow.
-func (c *contests) enter(key string, tentative bool) *entry {
+func (c *contests) enter(key string, tentative bool) entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keys == nil {
@@ -51,7 +51,7 @@ func (c *contests) enter(key string, tentative bool) *entry {
 	if tentative {
 		of.open++
 	}
-	return &entry{all: c, name: key, of: of, own: tentative, rolledBack: of.rolledBack}
+	return entry{all: c, name: key, of: of, own: tentative, rolledBack: of.rolledBack}
 }
 
 // close says what became of a tentative reserve: whether units of it were taken back. Closing again does nothing.

@@ -29,7 +29,7 @@ func TestDenialBesideARollbackIsContested(t *testing.T) {
 	var c contests
 	group := c.enter("k", true)
 	denied := c.enter("k", false)
-	answer := asks(t.Context(), denied)
+	answer := asks(t.Context(), &denied)
 	waitFor(t, &c, "k")
 	group.close(true)
 	if !<-answer {
@@ -46,14 +46,14 @@ func TestDenialBesideAGrantThatStandsIsFinal(t *testing.T) {
 	var c contests
 	group := c.enter("k", true)
 	denied := c.enter("k", false)
-	answer := asks(t.Context(), denied)
+	answer := asks(t.Context(), &denied)
 	waitFor(t, &c, "k")
 	later := c.enter("k", true) // not waited for: it came after the denial
 	group.close(false)
 	if <-answer {
 		t.Error("contested, though nothing was rolled back")
 	}
-	for _, e := range []*entry{group, denied, later} {
+	for _, e := range []*entry{&group, &denied, &later} {
 		e.leave()
 	}
 	if len(c.keys) != 0 {
@@ -68,7 +68,7 @@ func TestContestIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	denied := c.enter("k", false)
 	defer denied.leave()
 	ctx, cancel := context.WithCancel(t.Context())
-	answer := asks(ctx, denied)
+	answer := asks(ctx, &denied)
 	waitFor(t, &c, "k")
 	cancel()
 	if <-answer {

@@ -40,7 +40,7 @@ type member struct {
 	// What became of the member's last reserve.
 	part     string
 	reserved Reserved
-	entry    *entry
+	entry    entry
 	surplus  int64 // units granted beyond what all members can serve
 	denies   bool  // the member is why requests of the group are still wanted
 }
@@ -72,6 +72,8 @@ func (a *Authority) answer(ctx context.Context, book *ruleBook, request *wire.Sy
 // gather sorts the asks into groups, and answers those that cannot be asked of the store.
 func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group {
 	groups := make([]*group, 0, len(asks))
+	// Most asks are a group of their own.
+	groupSpace, memberSpace := make([]group, len(asks)), make([]member, len(asks))
 	byNumber := make(map[uint32]*group)
 	for i := range asks {
 		ask := &asks[i]
@@ -80,7 +82,8 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 		}
 		g := byNumber[ask.Group]
 		if ask.Group == 0 || g == nil {
-			g = &group{wanted: limit.MaxUnits}
+			g = &groupSpace[len(groups)]
+			g.wanted, g.members = limit.MaxUnits, memberSpace[i:i:i+1]
 			groups = append(groups, g)
 			if ask.Group != 0 {
 				byNumber[ask.Group] = g

@@ -25,6 +25,9 @@ type port struct {
 	next      func() (host.CallID, reply)
 }
 
+// What an answer takes, and each of its results, as a rule: so that it is not moved while it grows.
+const answerRoom, roomPerResult = 64, 96
+
 func (p *port) Now() instant.Instant { return p.config.Now() }
 func (p *port) Random() uint64       { return p.config.Random() }
 
@@ -64,7 +67,7 @@ func (p *port) Call(_ string, headers []host.Header, body []byte, timeout time.D
 		if err != nil {
 			return id, reply{failure: err.Error()}
 		}
-		message := wire.AppendSyncResponse(nil, response)
+		message := wire.AppendSyncResponse(make([]byte, 0, answerRoom+roomPerResult*len(response.Results)), response)
 		return id, reply{body: wire.AppendFrame(make([]byte, 0, len(message)+wire.FrameHeader), message), whole: true}
 	})
 	return id, nil
