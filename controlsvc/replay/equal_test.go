@@ -90,6 +90,7 @@ func replayed(t testing.TB, p *policy.Policy, trace []sent) []verdict {
 		t.Fatal(err)
 	}
 	var all []verdict
+	b := &batch{}
 	for {
 		e, err := reader.Next()
 		if err != nil {
@@ -98,11 +99,14 @@ func replayed(t testing.TB, p *policy.Policy, trace []sent) []verdict {
 		if e == nil {
 			break
 		}
+		b.entries = append(b.entries, accesslog.Entry{})
+		b.entries[len(b.entries)-1].CopyFrom(e)
+	}
+	player.bind(b)
+	player.look(b)
+	for i := range b.entries {
 		before := slices.Clone(player.tally.limits)
-		b := &batch{entries: make([]accesslog.Entry, 1)}
-		b.entries[0].CopyFrom(e)
-		player.bind(b)
-		d := player.play(b, 0)
+		d := player.play(b, i)
 		v := verdict{denied: d.denied}
 		for i, after := range player.tally.limits {
 			if after.denied+after.deniedToo > before[i].denied+before[i].deniedToo {

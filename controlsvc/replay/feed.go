@@ -2,6 +2,7 @@ package replay
 
 import (
 	"sluice/controlsvc/accesslog"
+	"sluice/shared/limit"
 	"sluice/shared/policy"
 )
 
@@ -9,6 +10,7 @@ import (
 // about as long as to decide.
 type feed struct {
 	empty, read, bound chan *batch
+	made               int
 }
 
 // batch is some entries, in order, and what binds them. With err or last there is no other one.
@@ -22,17 +24,16 @@ type batch struct {
 
 const (
 	batchSize = 512
-	batches   = 6
+	// batches hold what a reader gives at once, when it has read ahead, and some more: while it reads on, the others go on as well.
+	batches = accesslog.DefaultAhead/batchSize + 8
 )
 
 func newFeed(log *accesslog.Log, bind func(*batch)) *feed {
 	f := &feed{empty: make(chan *batch, batches), read: make(chan *batch, batches), bound: make(chan *batch, batches)}
-	for range batches {
-		f.empty <- &batch{entries: make([]accesslog.Entry, 0, batchSize)}
-	}
 	go func() {
 		defer close(f.read)
-		for b := range f.empty {
+		for {
+			b := f.spare()
 			b.fill(log)
 			f.read <- b
 			if b.last || b.err != nil {
@@ -47,6 +48,20 @@ func newFeed(log *accesslog.Log, bind func(*batch)) *feed {
 		}
 	}()
 	return f
+}
+
+// spare gives a batch to fill. No more are made than are needed, for one that waits to be filled keeps the text that it held.
+func (f *feed) spare() *batch {
+	select {
+	case b := <-f.empty:
+		return b
+	default:
+	}
+	if f.made == batches {
+		return <-f.empty
+	}
+	f.made++
+	return &batch{entries: make([]accesslog.Entry, 0, batchSize)}
 }
 
 func (b *batch) fill(log *accesslog.Log) {
@@ -66,13 +81,17 @@ func (b *batch) fill(log *accesslog.Log) {
 	}
 }
 
-// bound is a policy.Bound that stays valid when other requests are bound.
+// bound is what of a policy.Bound is needed to decide; it stays valid when other requests are bound.
 type bound struct {
-	limit  int
+	limit  int32
 	listed policy.Listed
-	rule   policy.Rule
+	shadow bool
+	rates  []limit.Rate
 	key    string
 	cost   int64
+	hash   uint64
+	// seen is the key that there was when keys were looked for; nil for none.
+	seen *key
 }
 
 // bindings are what binds the entries of a batch: of the i-th, those before ends[i] and not before that of the one before.
@@ -83,17 +102,19 @@ type bindings struct {
 }
 
 func (b *bindings) bind(binder *policy.Binder, r *request, entries []accesslog.Entry) {
+	clear(b.bounds) // what there will be fewer of would keep the log's text
 	b.bounds, b.ends = b.bounds[:0], b.ends[:0]
 	for i := range entries {
 		r.entry = &entries[i]
 		b.room = binder.Bind(r, b.room[:0])
 		for j := range b.room {
-			from := &b.room[j]
-			to := bound{limit: from.Limit, listed: from.Listed, key: from.Key, cost: from.Cost}
+			b.bounds = append(b.bounds, bound{})
+			from, to := &b.room[j], &b.bounds[len(b.bounds)-1]
+			to.limit, to.listed = int32(from.Limit), from.Listed
 			if from.Listed == 0 {
-				to.rule = *from.Rule
+				to.shadow, to.rates, to.key, to.cost = from.Rule.Shadow, from.Rule.Rates, from.Key, from.Cost
+				to.hash = hashOf(from.Limit, from.Key)
 			}
-			b.bounds = append(b.bounds, to)
 		}
 		b.ends = append(b.ends, len(b.bounds))
 	}

@@ -76,7 +76,7 @@ func New(c Config) (*Player, error) {
 	}
 	c.Policy = mapIdentities(c.Policy, c.Identities)
 	p := &Player{
-		config: c, new: newSide(c.MaxKeys), binders: []*policy.Binder{policy.NewBinder(c.Policy)},
+		config: c, new: newSide(c.Policy, c.MaxKeys), binders: []*policy.Binder{policy.NewBinder(c.Policy)},
 		tally: newTally(c.Policy, c.MaxKeys), course: newCourse(len(c.Policy.Limits)),
 		needs: needs{headers: map[string][]string{}, attributes: map[string][]string{}, others: map[string][]string{}},
 	}
@@ -85,7 +85,7 @@ func New(c Config) (*Player, error) {
 		which = " of the policy to try"
 		c.Today = mapIdentities(c.Today, c.Identities)
 		p.config.Today = c.Today
-		p.today, p.before = newSide(c.MaxKeys), newTally(c.Today, c.MaxKeys)
+		p.today, p.before = newSide(c.Today, c.MaxKeys), newTally(c.Today, c.MaxKeys)
 		p.binders = append(p.binders, policy.NewBinder(c.Today))
 		p.needs.add(c.Today, " of today's policy")
 	}
@@ -124,6 +124,7 @@ func (p *Player) Play(log *accesslog.Log, progress func()) error {
 	f := newFeed(log, p.bind)
 	for {
 		b := <-f.bound
+		p.look(b)
 		for i := range b.entries {
 			p.play(b, i)
 		}
@@ -149,6 +150,14 @@ func (p *Player) Play(log *accesslog.Log, progress func()) error {
 func (p *Player) bind(b *batch) {
 	for i, binder := range p.binders {
 		b.bindings[i].bind(binder, &p.request, b.entries)
+	}
+}
+
+// look finds the keys of a batch that there are.
+func (p *Player) look(b *batch) {
+	p.new.keys.look(b.bindings[0].bounds)
+	if p.today != nil {
+		p.today.keys.look(b.bindings[1].bounds)
 	}
 }
 

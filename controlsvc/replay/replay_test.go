@@ -349,7 +349,7 @@ func TestKeyStats(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	keys := make([]*key, 100)
 	for i := range keys {
-		keys[i] = &key{caller: &caller{name: fmt.Sprint(i)}}
+		keys[i] = &key{name: fmt.Sprint(i)}
 	}
 	for range 5000 {
 		i := random.IntN(100)

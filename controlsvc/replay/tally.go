@@ -161,7 +161,7 @@ func (s *keyStats) of(k *key) *keyStat {
 	if k.stat != nil && !k.stat.dropped {
 		return k.stat
 	}
-	id := statID{k.limit, k.name}
+	id := statID{int(k.limit), k.name}
 	if k.stat = s.byKey[id]; k.stat == nil {
 		if len(s.byKey) >= s.most {
 			s.halve()

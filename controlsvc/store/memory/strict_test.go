@@ -85,3 +85,20 @@ func TestStrictHolds(t *testing.T) {
 		})
 	}
 }
+
+// TestStrictInOrder: a charge that is made after one for later counts until before it.
+func TestStrictInOrder(t *testing.T) {
+	strict := memory.NewStrict(limit.SlidingLog)
+	rates := []limit.Rate{{Units: 3, Window: time.Second}}
+	c := newClock()
+	for _, in := range []time.Duration{500 * time.Millisecond, 0, 200 * time.Millisecond} {
+		if err := strict.Charge(rates, 1, c.read(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []time.Duration{time.Second, 1200 * time.Millisecond, 1500 * time.Millisecond} {
+		if wait, never := strict.Wait(rates, int64(i+1), c.read()); wait != want || never {
+			t.Errorf("%d units: wait %v; want %v", i+1, wait, want)
+		}
+	}
+}

@@ -123,19 +123,31 @@ func (t *tokenBuckets) windows(rates []limit.Rate, _ instant.Instant) []window {
 func (t *tokenBuckets) of(rates []limit.Rate) []*tokenBucket {
 	buckets := make([]*tokenBucket, len(rates))
 	for i, r := range rates {
-		at := slices.IndexFunc(t.buckets, func(b *tokenBucket) bool { return b.length == r.Window })
-		if at < 0 {
-			at = len(t.buckets)
-			t.buckets = append(t.buckets, &tokenBucket{length: r.Window})
-		}
-		b := t.buckets[at]
-		if b.part > 0 && b.parts != r.Units { // another rate than it was: no sooner full
-			b.full, b.part = b.full+1, 0
-		}
-		b.parts = r.Units
-		buckets[i] = b
+		buckets[i] = t.bucket(r)
 	}
 	return buckets
+}
+
+func (t *tokenBuckets) bucket(r limit.Rate) *tokenBucket {
+	at := slices.IndexFunc(t.buckets, func(b *tokenBucket) bool { return b.length == r.Window })
+	if at < 0 {
+		at = len(t.buckets)
+		t.buckets = append(t.buckets, &tokenBucket{length: r.Window})
+	}
+	b := t.buckets[at]
+	if b.part > 0 && b.parts != r.Units { // another rate than it was: no sooner full
+		b.full, b.part = b.full+1, 0
+	}
+	b.parts = r.Units
+	return b
+}
+
+// view implements strictCount.
+func (t *tokenBuckets) view(r limit.Rate, _ instant.Instant) window { return t.bucket(r) }
+
+// spend implements strictCount.
+func (t *tokenBuckets) spend(rates []limit.Rate, units int64, at, now instant.Instant) error {
+	return t.takeAll(rates, []instant.Instant{at}, []int64{units}, now)
 }
 
 // grant implements count.

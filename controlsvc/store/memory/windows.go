@@ -198,14 +198,29 @@ func (f *fixedWindows) drop(gone func(g *fixedGrant) bool) {
 func (f *fixedWindows) of(rates []limit.Rate) []*fixedLength {
 	lengths := make([]*fixedLength, len(rates))
 	for i, r := range rates {
-		at := slices.IndexFunc(f.lengths, func(l *fixedLength) bool { return l.length == r.Window })
-		if at < 0 {
-			at = len(f.lengths)
-			f.lengths = append(f.lengths, &fixedLength{length: r.Window, weighted: f.weighted, counts: map[int64]fixedCount{}})
-		}
-		lengths[i] = f.lengths[at]
+		lengths[i] = f.ofLength(r.Window)
 	}
 	return lengths
+}
+
+func (f *fixedWindows) ofLength(length time.Duration) *fixedLength {
+	at := slices.IndexFunc(f.lengths, func(l *fixedLength) bool { return l.length == length })
+	if at < 0 {
+		at = len(f.lengths)
+		f.lengths = append(f.lengths, &fixedLength{length: length, weighted: f.weighted, counts: map[int64]fixedCount{}})
+	}
+	return f.lengths[at]
+}
+
+// view implements strictCount.
+func (f *fixedWindows) view(r limit.Rate, now instant.Instant) window {
+	f.prune(now)
+	return f.ofLength(r.Window)
+}
+
+// spend implements strictCount.
+func (f *fixedWindows) spend(rates []limit.Rate, units int64, at, now instant.Instant) error {
+	return f.record([]authority.Use{{Age: now.Sub(at), Units: units}}, rates, now)
 }
 
 // full says whether so many units more, or a grant, are too many to count.
