@@ -40,6 +40,11 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 	}
 	denied := false
 	if len(request.Asks) > 0 {
+		if r.config.Longest > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, r.config.Longest)
+			defer cancel()
+		}
 		response, err := r.config.Authority.Sync(ctx, &request)
 		if err != nil {
 			return err

@@ -36,6 +36,9 @@ type Config struct {
 	Workers int
 	// Timeout is how long a request waits for the store until its limits' on_unavailable decides; 0: DefaultTimeout.
 	Timeout time.Duration
+	// Longest is how long a request waits in all, for whatever it may be; 0: until its context ends. It costs no timer for each
+	// request, and is kept to tickEvery.
+	Longest time.Duration
 	// MaxKeys bounds the keys that are remembered, and MaxPaused the requests that wait at once; 0: the defaults.
 	MaxKeys, MaxPaused int
 }
@@ -155,7 +158,8 @@ type Decision struct {
 }
 
 // Decide decides a request that is under several limits of a policy, all or nothing: a denied one is charged nothing. No two
-// demands are for one key. An error: the context ended, or ErrPolicyChanged.
+// demands are for one key. An error: the context ended, or the request has waited too long, which is context.DeadlineExceeded, or
+// ErrPolicyChanged.
 func (r *Replica) Decide(ctx context.Context, p *policy.Policy, demands []Demand, into *Decision) error {
 	into.Output = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 	into.Limits, into.Standings = into.Limits[:0], into.Standings[:0]
@@ -188,6 +192,9 @@ func (r *Replica) decide(ctx context.Context, p *policy.Policy, demands []Demand
 		}
 		<-waits.done // it has been decided meanwhile
 	}
+	if waits.late {
+		err = context.DeadlineExceeded
+	}
 	w.release(waits)
-	return nil
+	return err
 }

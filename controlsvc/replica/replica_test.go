@@ -54,6 +54,9 @@ type world struct {
 	turns     atomic.Int64 // how often the replica has looked after its workers
 }
 
+// longest is how long a request may wait in a world.
+const longest = 1500 * time.Millisecond
+
 // inWorld runs a test in a bubble, with a policy of one limit for each of the given texts.
 func inWorld(t *testing.T, policy string, test func(w *world)) {
 	t.Helper()
@@ -68,6 +71,7 @@ func inWorld(t *testing.T, policy string, test func(w *world)) {
 		w.adopt(policy)
 		w.replica = replica.New(replica.Config{
 			Authority: w.authority, Now: now, Random: rand.Uint64, Logger: slog.New(slog.DiscardHandler), Workers: 2, Timeout: 50 * time.Millisecond,
+			Longest: longest,
 		})
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
@@ -300,6 +304,22 @@ func TestARequestIsHeld(t *testing.T) {
 		if took := time.Since(began); took < time.Second || took > 1200*time.Millisecond {
 			t.Errorf("the second was admitted after %v, want a second", took)
 		}
+	})
+}
+
+// A request waits no longer than it may, whatever it waits for, and leaves nothing behind.
+func TestNobodyWaitsTooLong(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/4s], mode: lease, max_wait: 5s}", func(w *world) {
+		w.want(admission.Admit, admission.FromStore, of("x"))
+		began := time.Now()
+		if _, err := w.decide(w.t.Context(), of("x")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want a deadline exceeded", err)
+		}
+		if took := time.Since(began); took < longest || took > longest+20*time.Millisecond {
+			t.Errorf("given up after %v, want %v and a tick", took, longest)
+		}
+		pass(4 * time.Second)
+		w.want(admission.Admit, admission.FromStore, of("x"))
 	})
 }
 

@@ -48,6 +48,9 @@ type pending struct {
 	demands []admission.Demand
 	// places are those of the demands among the request's standings.
 	places []int
+	// began is when it came, late says that it has waited too long.
+	began instant.Instant
+	late  bool
 }
 
 // maxOwn bounds the limits with rates of requests' own that are remembered. Whoever brings more has each made anew.
@@ -109,10 +112,26 @@ func (w *worker) tick() time.Duration {
 	if p := w.config.Authority.Policy(); p != nil && w.adopt(p) {
 		w.client.Tick()
 		w.keys.Tick(now)
+		w.giveUp(now)
 		next = min(next, max(time.Millisecond, w.client.NextHeld().Sub(now)))
 	}
 	w.nextTick = now.Add(next)
 	return next
+}
+
+// giveUp ends the wait of requests that have waited too long.
+func (w *worker) giveUp(now instant.Instant) {
+	if w.config.Longest <= 0 {
+		return
+	}
+	for r, pd := range w.pending {
+		if now.Sub(pd.began) >= w.config.Longest {
+			w.client.Forget(r)
+			delete(w.pending, r)
+			pd.late = true
+			pd.done <- struct{}{}
+		}
+	}
 }
 
 // ended takes the answer to a call, and gives the call that is to be made next, if any.
@@ -187,6 +206,7 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 		w.release(pd)
 		pd = nil
 	} else {
+		pd.began = now
 		w.pending[&pd.request] = pd
 	}
 	return pd, nil
@@ -253,7 +273,7 @@ func (w *worker) take(into *Decision) *pending {
 func (w *worker) release(pd *pending) {
 	clear(pd.demands)
 	clear(pd.request.Shadows)
-	pd.into, pd.demands, pd.places, pd.request.Shadows = nil, pd.demands[:0], pd.places[:0], pd.request.Shadows[:0]
+	pd.into, pd.late, pd.demands, pd.places, pd.request.Shadows = nil, false, pd.demands[:0], pd.places[:0], pd.request.Shadows[:0]
 	w.records.Put(pd)
 }
 

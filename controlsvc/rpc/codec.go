@@ -25,7 +25,7 @@ type received struct {
 	err   error
 }
 
-// codec is protobuf's, except for the messages of sluice.v1.Control.
+// codec is protobuf's, except for what is received, the messages of sluice.v1.Control, and bytes that are a message already.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
@@ -41,6 +41,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	switch m := message.(type) {
+	case mem.BufferSlice:
+		return m, nil
 	case *wire.SyncResponse:
 		return mem.BufferSlice{mem.SliceBuffer(wire.AppendSyncResponse(nil, m))}, nil
 	case *wire.GetPolicyResponse:

@@ -3,8 +3,6 @@ package rpc
 import (
 	"strings"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
 	"sluice/shared/policy"
 )
 
@@ -88,19 +86,19 @@ func (d *descriptors) grow(e *policy.DescriptorEntry) *descriptorNode {
 
 // find gives the limit of a descriptor, and the key made of the values that tell callers apart, each as policy.EscapeValue
 // has it; false where no limit has such a descriptor.
-func (d *descriptors) find(entries []*commonv3.RateLimitDescriptor_Entry) (limit int, key string, found bool) {
+func (d *descriptors) find(entries []entry) (limit int, key string, found bool) {
 	if len(entries) > policy.MaxDescriptorEntries {
 		return 0, "", false
 	}
 	var parts [policy.MaxDescriptorEntries]string
 	n, limit := 0, -1
 	for _, e := range entries {
-		node := d.byKey[e.GetKey()].take(e.GetValue())
+		node := d.byKey[string(e.key)].take(e.value)
 		if node == nil {
 			return 0, "", false
 		}
 		if node.counted {
-			parts[n] = policy.EscapeValue(e.GetValue())
+			parts[n] = policy.EscapeValue(string(e.value))
 			n++
 		}
 		limit, d = node.limit, &node.next
@@ -112,15 +110,15 @@ func (d *descriptors) find(entries []*commonv3.RateLimitDescriptor_Entry) (limit
 }
 
 // take gives the node for a value; nil where there is none. A key that is not there has no values.
-func (k *descriptorKey) take(value string) *descriptorNode {
+func (k *descriptorKey) take(value []byte) *descriptorNode {
 	if k == nil {
 		return nil
 	}
-	if node := k.exact[value]; node != nil {
+	if node := k.exact[string(value)]; node != nil {
 		return node
 	}
 	for _, node := range k.prefixes {
-		if strings.HasPrefix(value, node.prefix) {
+		if len(value) >= len(node.prefix) && string(value[:len(node.prefix)]) == node.prefix {
 			return node
 		}
 	}

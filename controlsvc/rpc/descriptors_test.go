@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
 	"sluice/shared/policy"
 )
 
 // entries reads a descriptor: "a=1 b=" has two entries, the second with an empty value.
-func entries(text string) (all []*commonv3.RateLimitDescriptor_Entry) {
+func entries(text string) (all []entry) {
 	for field := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(field, "=")
-		all = append(all, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+		all = append(all, entry{[]byte(key), []byte(value)})
 	}
 	return all
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"pgregory.net/rapid"
 
 	"sluice/controlsvc/policyfile"
@@ -34,23 +33,23 @@ const (
 // value, else the first whose value ends with * and begins so, else the key without a value; the limit of the last, if that is
 // as deep as the request's descriptor. What it does not say is left out: that a value of "x*" goes to the wildcard x* even where an
 // earlier one has it, and that keys and values that look the same when joined by an underscore are the same. It is written for obviousness, and shares nothing with what it checks.
-func foreignLimit(all []*foreign, request []*commonv3.RateLimitDescriptor_Entry) *foreign {
+func foreignLimit(all []*foreign, request []entry) *foreign {
 	var found *foreign
 	for _, entry := range request {
 		found = nil
 		for _, d := range all {
-			if d.key == entry.GetKey() && d.value != "" && !strings.HasSuffix(d.value, "*") && d.value == entry.GetValue() {
+			if d.key == string(entry.key) && d.value != "" && !strings.HasSuffix(d.value, "*") && d.value == string(entry.value) {
 				found = d
 			}
 		}
 		for _, d := range all {
-			if found == nil && d.key == entry.GetKey() && strings.HasSuffix(d.value, "*") &&
-				strings.HasPrefix(entry.GetValue(), d.value[:len(d.value)-1]) {
+			if found == nil && d.key == string(entry.key) && strings.HasSuffix(d.value, "*") &&
+				strings.HasPrefix(string(entry.value), d.value[:len(d.value)-1]) {
 				found = d
 			}
 		}
 		for _, d := range all {
-			if found == nil && d.key == entry.GetKey() && d.value == "" {
+			if found == nil && d.key == string(entry.key) && d.value == "" {
 				found = d
 			}
 		}
@@ -130,12 +129,12 @@ func TestImportedDecidesTheSame(t *testing.T) {
 		tree := newDescriptors(p)
 		counts, countsThere := map[string]string{}, map[string]string{}
 		for range 60 {
-			var request []*commonv3.RateLimitDescriptor_Entry
+			var request []entry
 			there := ""
 			for range rapid.IntRange(1, 3).Draw(t, "entries") {
 				key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")
 				value := rapid.SampledFrom([]string{"", "x", "xy", "xyz", "xyy", "x*z", "x*", "x*y", "y", "yy", "z", "*"}).Draw(t, "value")
-				request = append(request, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+				request = append(request, entry{[]byte(key), []byte(value)})
 				there += fmt.Sprintf("%q=%q ", key, value)
 			}
 			want := foreignLimit(all, request)

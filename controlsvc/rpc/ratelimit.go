@@ -3,27 +3,22 @@ package rpc
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/replica"
 	"sluice/shared/admission"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
-	"sluice/shared/ratefields"
 )
 
 const (
@@ -46,14 +41,23 @@ const (
 // The limits of a call that its descriptors' limits replace are not looked at. The status of an unknown descriptor is OK,
 // with no limit.
 type rateLimits struct {
-	ratelimitv3.UnimplementedRateLimitServiceServer
-
 	authority *authority.Authority
 	replica   *replica.Replica
 	observer  Observer
 	random    func() uint64
 	compiling sync.Mutex
 	compiled  atomic.Pointer[compiled]
+
+	// info and handler are what every call hands to the interceptor.
+	info    *grpc.UnaryServerInfo
+	handler grpc.UnaryHandler
+}
+
+func newRateLimits(config Config) *rateLimits {
+	s := &rateLimits{authority: config.Authority, replica: config.Replica, observer: config.Observer, random: config.Random}
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName}
+	s.handler = s.answer
+	return s
 }
 
 // compiled is a policy, and what finds the limits of its descriptors.
@@ -64,27 +68,64 @@ type compiled struct {
 
 // call is the space that one call needs.
 type call struct {
+	received received
+	question question
 	demands  []replica.Demand
 	decision replica.Decision
 	// of says which of the demands each descriptor is decided by; -1: by none.
 	of []int
+	// message, status and rate are what the answer is written in; header is writeHeader.
+	message, status, rate []byte
+	header                func(name, value string)
 }
 
-var callSpace = sync.Pool{New: func() any { return new(call) }}
+var callSpace = sync.Pool{New: func() any {
+	c := new(call)
+	c.received.parse, c.header = c.question.parse, c.writeHeader
+	return c
+}}
 
-// ShouldRateLimit decides a call.
-func (s *rateLimits) ShouldRateLimit(ctx context.Context, request *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
-	if n := len(request.GetDescriptors()); n > maxDescriptors {
-		return nil, status.Errorf(codes.InvalidArgument, "descriptors: %d, want at most %d", n, maxDescriptors)
+// release gives the space back. What was grown for one very long message is not kept.
+func (c *call) release() {
+	if cap(c.question.text) <= mostKept {
+		callSpace.Put(c)
 	}
-	c, _ := callSpace.Get().(*call)
-	defer callSpace.Put(c)
+}
+
+// describe gives the service as it is registered; its descriptor, which reflection serves, is the generated one.
+func (s *rateLimits) describe() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: ratelimitv3.RateLimitService_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.read()}},
+		Metadata:    ratelimitv3.RateLimitService_ServiceDesc.Metadata,
+	}
+}
+
+// read makes grpc's handler: it reads a call, and has it answered.
+func (s *rateLimits) read() grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		c, _ := callSpace.Get().(*call)
+		defer c.release()
+		if err := decode(&c.received); err != nil {
+			return nil, err
+		}
+		if err := c.received.err; err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		return interceptor(ctx, c, s.info, s.handler)
+	}
+}
+
+// answer decides a call, and gives the answer's bytes.
+func (s *rateLimits) answer(ctx context.Context, request any) (any, error) {
+	c, _ := request.(*call)
 	for range maxPolicies {
 		in, err := s.inForce()
 		if err != nil {
 			return nil, err
 		}
-		if err := c.gather(in, request); err != nil {
+		if err := c.gather(in); err != nil {
 			return nil, err
 		}
 		switch err := s.replica.Decide(ctx, in.policy, c.demands, &c.decision); {
@@ -119,23 +160,24 @@ func (s *rateLimits) inForce() (*compiled, error) {
 }
 
 // gather finds the limits of a call's descriptors. Descriptors of one key are one demand, of what they need together.
-func (c *call) gather(in *compiled, request *ratelimitv3.RateLimitRequest) error {
-	all := request.GetDescriptors()
+func (c *call) gather(in *compiled) error {
+	q := &c.question
 	c.demands, c.of = c.demands[:0], c.of[:0]
 	replaces := false
-	for _, d := range all {
+	for i := range q.descriptors {
+		d := &q.descriptors[i]
 		c.of = append(c.of, -1)
-		if request.GetDomain() != in.policy.Domain || d.GetIsNegativeHits() {
+		if string(q.domain) != in.policy.Domain || d.negative {
 			continue
 		}
-		n, key, found := in.descriptors.find(d.GetEntries())
+		n, key, found := in.descriptors.find(q.of(d))
 		if !found {
 			continue
 		}
 		l := &in.policy.Limits[n]
 		replaces = replaces || len(l.Replaces) > 0
-		cost := hits(request, d, l)
-		own, err := ownRate(d.GetLimit())
+		cost := q.cost(d, l)
+		own, err := d.own()
 		if err != nil {
 			return err
 		}
@@ -159,31 +201,32 @@ var units = map[typev3.RateLimitUnit]time.Duration{
 	typev3.RateLimitUnit_DAY: 24 * time.Hour, typev3.RateLimitUnit_MONTH: 30 * 24 * time.Hour, typev3.RateLimitUnit_YEAR: 365 * 24 * time.Hour,
 }
 
-// ownRate reads a rate that a descriptor brings; 0 for none.
-func ownRate(l *commonv3.RateLimitDescriptor_RateLimitOverride) (limit.Rate, error) {
-	if l == nil {
+// own gives the rate that a descriptor brings; 0 for none.
+func (d *descriptor) own() (limit.Rate, error) {
+	if !d.limited {
 		return limit.Rate{}, nil
 	}
 	times := int64(1)
-	if m := l.GetUnitMultiplier(); m != nil {
-		times = int64(m.GetValue())
+	if d.rate.multiplied {
+		times = int64(uint32(d.rate.multiplier))
 	}
-	unit, known := units[l.GetUnit()]
+	named := typev3.RateLimitUnit(d.rate.unit)
+	unit, known := units[named]
 	if !known || times < 1 || times > int64(limit.MaxWindow/unit) {
 		return limit.Rate{}, status.Errorf(codes.InvalidArgument, "a descriptor's limit: %v times %v is no window, want one of up to %v",
-			times, l.GetUnit(), limit.MaxWindow)
+			times, named, limit.MaxWindow)
 	}
-	return limit.Rate{Units: int64(l.GetRequestsPerUnit()), Window: time.Duration(times) * unit}, nil
+	return limit.Rate{Units: int64(d.rate.units), Window: time.Duration(times) * unit}, nil
 }
 
 // mostUnits is more than any limit holds.
 const mostUnits = limit.MaxUnits + 1
 
-// hits gives how many units a descriptor spends.
-func hits(request *ratelimitv3.RateLimitRequest, d *commonv3.RateLimitDescriptor, l *policy.Limit) int64 {
-	n := uint64(max(1, request.GetHitsAddend()))
-	if own := d.GetHitsAddend(); own != nil {
-		n = own.GetValue()
+// cost gives how many units a descriptor spends.
+func (q *question) cost(d *descriptor, l *policy.Limit) int64 {
+	n := uint64(max(1, q.hits))
+	if d.counted {
+		n = d.hits
 	}
 	return min(int64(min(n, mostUnits))*l.RequestCost(), mostUnits)
 }
@@ -217,69 +260,4 @@ func (s *rateLimits) observe(d *replica.Decision) {
 			s.observer.Answered(st.Told.Limit.Name, st.Over, d.Source)
 		}
 	}
-}
-
-func (c *call) response(random func() uint64) *ratelimitv3.RateLimitResponse {
-	d := &c.decision
-	response := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
-	add := func(name, value string) {
-		response.ResponseHeadersToAdd = append(response.ResponseHeadersToAdd, &corev3.HeaderValue{Key: name, Value: value})
-	}
-	if d.Verdict != admission.Admit {
-		response.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
-		d.RetryAfter += ratefields.Jitter(d.Limits, d.Output, random)
-		body, contentType := ratefields.Body(d.Limits, d.Output)
-		response.RawBody = []byte(body)
-		add("content-type", contentType)
-	}
-	ratefields.Each(d.Limits, d.Output, add)
-	response.Statuses = make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, 0, len(c.of))
-	for _, at := range c.of {
-		one := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
-		if at >= 0 && d.Standings[at].Told != nil {
-			standing(one, &d.Standings[at])
-		}
-		response.Statuses = append(response.Statuses, one)
-	}
-	return response
-}
-
-// standing tells how a limit stands. Nothing is known of one in shadow whose decision nobody has waited for.
-func standing(one *ratelimitv3.RateLimitResponse_DescriptorStatus, s *replica.Standing) {
-	if s.Over {
-		one.Code = ratelimitv3.RateLimitResponse_OVER_LIMIT
-	}
-	rate := s.Rate
-	if rate.Window == 0 {
-		rate = s.Told.Rates[0]
-	} else {
-		one.LimitRemaining = uint32(min(max(s.Remaining, 0), math.MaxUint32))
-		one.DurationUntilReset = durationpb.New(s.Reset)
-	}
-	unit, multiplier := unitOf(rate.Window)
-	one.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
-		Name: s.Told.Limit.Name, RequestsPerUnit: uint32(min(rate.Units, math.MaxUint32)), Unit: unit,
-	}
-	if multiplier > 1 {
-		one.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(multiplier)
-	}
-}
-
-// unitOf gives a window as so many of Envoy's units, the largest that divides it; of part of a second there is none.
-func unitOf(window time.Duration) (unit ratelimitv3.RateLimitResponse_RateLimit_Unit, multiplier uint32) {
-	for _, u := range []struct {
-		unit ratelimitv3.RateLimitResponse_RateLimit_Unit
-		span time.Duration
-	}{
-		{ratelimitv3.RateLimitResponse_RateLimit_WEEK, 7 * 24 * time.Hour},
-		{ratelimitv3.RateLimitResponse_RateLimit_DAY, 24 * time.Hour},
-		{ratelimitv3.RateLimitResponse_RateLimit_HOUR, time.Hour},
-		{ratelimitv3.RateLimitResponse_RateLimit_MINUTE, time.Minute},
-		{ratelimitv3.RateLimitResponse_RateLimit_SECOND, time.Second},
-	} {
-		if window%u.span == 0 {
-			return u.unit, uint32(window / u.span)
-		}
-	}
-	return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, 0
 }

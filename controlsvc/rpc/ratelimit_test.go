@@ -1,6 +1,8 @@
 package rpc_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,7 +13,9 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -184,6 +188,43 @@ func TestShouldRateLimitAnswersWhateverIsAsked(t *testing.T) {
 	code(t, err, codes.InvalidArgument)
 	if w.panicked > 0 {
 		t.Errorf("%d panics", w.panicked)
+	}
+}
+
+// What protobuf would not have as text is a caller like any other, and leaves the other limits in force. What is no message is
+// its caller's fault.
+func TestTextsOfAnyBytesAreLimited(t *testing.T) {
+	w, _ := envoys(t, envoysPolicy, nil)
+	send := func(message []byte) (*ratelimitv3.RateLimitResponse, error) {
+		var body []byte
+		err := w.connection.Invoke(soon(t), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, message, &body, grpc.ForceCodec(raw{}))
+		answer := new(ratelimitv3.RateLimitResponse)
+		return answer, errors.Join(err, proto.Unmarshal(body, answer))
+	}
+	for _, step := range []struct{ ask, broken, want string }{
+		{"tenant=beta +3", "", "O Otenant:0"},
+		{"tenant=## +2", "\xff\xff", "O Otenant:1"},
+		{"tenant=## +2", "\xff\xfe", "O Otenant:1"},
+		{"tenant=## +2", "\xff\xff", "X Xtenant:1"},
+		{"tenant=beta|a=## b=2", "\xed\xa0", "X Xtenant:0 Ojoined:1"},
+		{"tenant=gamma|a=2 b=##", "\xed\xa0", "O Otenant:2 Ojoined:0"},
+		{"##=2", "\xff\xff", "O O"},
+	} {
+		message, err := proto.Marshal(question(step.ask))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := send(bytes.ReplaceAll(message, []byte("##"), []byte(step.broken)))
+		if said := says(answer); err != nil || said != step.want {
+			t.Errorf("%s with %q: %s, %v; want %s", step.ask, step.broken, said, err, step.want)
+		}
+	}
+	for _, garbage := range []string{"\xff\xff\xff\xff", "\x12\x7f\x01", "\x12\x02\x0a\x05", "\x12\x02\x1a\x05", "\x12\x02\x12\x05", "\x0c"} {
+		_, err := send([]byte(garbage))
+		code(t, err, codes.InvalidArgument)
+		if err != nil && !strings.Contains(err.Error(), "RateLimitRequest") {
+			t.Errorf("%q: %v; want it to say what is no RateLimitRequest", garbage, err)
+		}
 	}
 }
 

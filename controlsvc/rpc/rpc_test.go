@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,12 +225,18 @@ func TestGetPolicy(t *testing.T) {
 	}
 }
 
-// raw sends bytes as they are.
+// raw sends bytes as they are, and hands over those that come where somebody wants them.
 type raw struct{}
 
-func (raw) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
-func (raw) Unmarshal(_ []byte, _ any) error { return nil }
-func (raw) Name() string                    { return "proto" }
+func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (raw) Name() string                  { return "proto" }
+
+func (raw) Unmarshal(data []byte, v any) error {
+	if into, wanted := v.(*[]byte); wanted {
+		*into = slices.Clone(data)
+	}
+	return nil
+}
 
 func TestGarbageIsTheCallersFault(t *testing.T) {
 	w := serve(t, rpc.Config{}, nil)

@@ -45,11 +45,11 @@ type Config struct {
 	Authority *authority.Authority
 	Observer  Observer
 	Logger    *slog.Logger
-	// Replica decides what Envoy's own rate limit filter asks; nil: nobody answers that. Random draws what Retry-After is
-	// lengthened by.
+	// Replica decides what Envoy's own rate limit filter asks, within a time of its own; nil: nobody answers that. Random draws
+	// what Retry-After is lengthened by.
 	Replica *replica.Replica
 	Random  func() uint64
-	// CallTimeout bounds each call, the store's part of it included; 0: DefaultCallTimeout.
+	// CallTimeout bounds each other call, the store's part of it included; 0: DefaultCallTimeout.
 	CallTimeout time.Duration
 	// MaxInFlight is how many calls may be under way; one more is refused with RESOURCE_EXHAUSTED. 0: DefaultMaxInFlight.
 	MaxInFlight int
@@ -122,9 +122,8 @@ func New(config Config) *Server {
 	c := &control{authority: config.Authority}
 	s.grpc.RegisterService(describe(c, config.Observer), c)
 	if config.Replica != nil {
-		ratelimitv3.RegisterRateLimitServiceServer(s.grpc, &rateLimits{
-			authority: config.Authority, replica: config.Replica, observer: config.Observer, random: config.Random,
-		})
+		r := newRateLimits(config)
+		s.grpc.RegisterService(r.describe(), r)
 	}
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

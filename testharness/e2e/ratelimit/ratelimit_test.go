@@ -192,6 +192,12 @@ func TestThroughEnvoysOwnFilter(t *testing.T) {
 		{"x-a=1_2 x-b=3", 200, "0"},
 		{"x-a=1 x-b=2_3", 200, "0"},
 		{"x-a=1_2 x-b=3", 429, "0"},
+		// A value of any bytes is a caller, and leaves the other limits in force.
+		{"x-a=\xff x-b=2", 200, "0"},
+		{"x-a=\xff x-b=2", 429, "0"},
+		{"x-a=\xfe x-b=2", 200, "0"},
+		{"x-tenant=\xed\xa0\x80", 200, "2"},
+		{"x-tenant=acme x-a=\xc3 x-b=2", 429, "0"},
 		// No descriptor, so that the service is not even asked.
 		{"x-nobody=1", 200, ""},
 	} {
