@@ -10,6 +10,7 @@ import (
 	"sluice/shared/instant"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
+	"sluice/shared/wire"
 )
 
 // worker is one worker of the store's. Its lock is held for as long as a decision takes, and never across a wait.
@@ -256,7 +257,7 @@ func (w *worker) count(p *policy.Policy, limit string, out admission.Output) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.adopt(p) // without one it reports nothing
-	w.client.Count(w.config.Now(), &w.nobody, limit, &out)
+	w.client.Count(w.config.Now(), &w.nobody, wire.KeyRef{Limit: limit}, &out)
 }
 
 // take gives a record of a request.

@@ -18,7 +18,7 @@ type Names struct {
 
 // NewNames gives the names of a policy.
 func NewNames(p *policy.Policy) *Names {
-	n := &Names{limits: make(map[string]bool, len(p.Limits)), routes: map[string]bool{"": true}, windows: map[time.Duration]bool{0: true}}
+	n := &Names{limits: map[string]bool{policy.BlockList: true}, routes: map[string]bool{"": true}, windows: map[time.Duration]bool{0: true}}
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		n.limits[l.Name], n.routes[l.Match.Route()] = true, true

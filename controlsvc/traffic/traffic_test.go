@@ -509,3 +509,22 @@ func TestUnpackIsBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Callers whom the policy's block list denies are shown beside those whom limits do, and go by no other name.
+func TestBlockedCallersAreShown(t *testing.T) {
+	c := &clock{now: start}
+	tr := newTraffic(c, 7, "tenant")
+	blocked := wire.KeyRef{Limit: policy.BlockList, Key: "tenant=evil"}
+	tr.Reported(1, &wire.Report{
+		ID: 1, Tallies: []wire.Tally{{Limit: policy.BlockList, Result: wire.Denied, Source: uint8(admission.FromBlock), Count: 5}},
+		Keys: []wire.KeyTally{{KeyRef: blocked, Denied: 5}},
+	})
+	s := tr.Snapshot(Query{})
+	want := Counts{Denied: 5}
+	if len(s.Limits) != 1 || s.Limits[0].Name != policy.BlockList || s.Limits[0].Counts != want {
+		t.Errorf("limits %+v", s.Limits)
+	}
+	if diff := cmp.Diff([]Key{{Limit: blocked.Limit, Key: blocked.Key, Counts: want}}, s.Keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}

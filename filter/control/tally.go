@@ -46,6 +46,8 @@ type tallies struct {
 	bytes  int
 	// keys have counts that no report has taken.
 	keys []*Key
+	// elements are those of lists that requests were decided by.
+	elements map[wire.KeyRef]*Key
 	// unbound are the requests under no limit that next's tally of them does not have yet.
 	unbound int64
 	// sampled is when each of next's denials was.
@@ -54,7 +56,7 @@ type tallies struct {
 }
 
 func newTallies(now instant.Instant) tallies {
-	return tallies{born: now, ticked: now, byName: map[wire.Tally]int{}}
+	return tallies{born: now, ticked: now, byName: map[wire.Tally]int{}, elements: map[wire.KeyRef]*Key{}}
 }
 
 // keyTally counts a key's requests by their result, from wire.Admitted.
@@ -78,17 +80,38 @@ func (c *Client) CountUnbound(now instant.Instant) {
 	}
 }
 
-// Count counts a request that no key decided: of the limit of that name, which a list of it named, or of none.
-func (c *Client) Count(now instant.Instant, r *Request, limit string, out *admission.Output) {
+// Count counts a request that no key of a limit decided: an element of the limit's list or of the policy's, which ref names,
+// or nothing.
+func (c *Client) Count(now instant.Instant, r *Request, ref wire.KeyRef, out *admission.Output) {
 	result := resultOf(out)
 	row := c.tallies.last(0, result)
-	if row == nil || !isOf(row, limit, r.Route, 0, result, out.Source) {
-		row = c.tallies.add(now, 0, wire.Tally{Limit: limit, Route: r.Route, Result: result, Source: uint8(out.Source)})
+	if row == nil || !isOf(row, ref.Limit, r.Route, 0, result, out.Source) {
+		row = c.tallies.add(now, 0, wire.Tally{Limit: ref.Limit, Route: r.Route, Result: result, Source: uint8(out.Source)})
 	}
 	row.Count++
-	if result == wire.Denied {
-		c.sample(now, r, wire.KeyRef{Limit: limit}, r.Route, out)
+	if ref.Key != "" {
+		c.tallies.addKey(c.tallies.element(ref), result)
 	}
+	if result == wire.Denied {
+		c.sample(now, r, ref, r.Route, out)
+	}
+}
+
+// element gives what counts the requests that an element of a list decided. There are as many as the policy has, and no more
+// than maxTallied at once: those that go have been reported, or will be if there was room for them.
+func (t *tallies) element(ref wire.KeyRef) *Key {
+	k := t.elements[ref]
+	if k == nil {
+		if len(t.elements) >= maxTallied {
+			for _, gone := range t.elements {
+				t.drop(gone)
+			}
+			clear(t.elements)
+		}
+		k = &Key{Ref: ref}
+		t.elements[ref] = k
+	}
+	return k
 }
 
 // count counts a request that has been decided, by the limit that it is told of.

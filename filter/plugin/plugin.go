@@ -180,7 +180,7 @@ func (p *Plugin) withoutPolicy(id host.ContextID) host.Action {
 		out.Verdict, out.Unavailable, out.RetryAfter = admission.Deny, true, time.Second
 	}
 	if p.client != nil {
-		p.client.Count(p.proxy.Now(), &p.nobody, "", &out)
+		p.client.Count(p.proxy.Now(), &p.nobody, wire.KeyRef{}, &out)
 	}
 	if out.Verdict == admission.Admit {
 		return host.Proceed
@@ -229,15 +229,15 @@ func (p *Plugin) decide(now instant.Instant, s *stream) host.Action {
 	switch p.gather(now, s) {
 	case policy.Blocked:
 		s.grpc = p.isGRPC()
-		out, limit := admission.Blocked(len(s.limits)-1), ""
+		out, ref := admission.Blocked(len(s.limits)-1), wire.KeyRef{Limit: policy.BlockList, Key: p.bounds[0].Key} // alone
 		if out.Demand >= 0 {
-			limit = s.limits[out.Demand].Limit.Name
+			ref.Limit = s.limits[out.Demand].Limit.Name
 		}
-		p.client.Count(now, &s.request, limit, &out)
+		p.client.Count(now, &s.request, ref, &out)
 		return p.conclude(now, s, out)
 	case policy.Allowed:
 		out := admission.Output{Verdict: admission.Admit, Source: admission.FromAllow, Demand: -1}
-		p.client.Count(now, &s.request, "", &out)
+		p.client.Count(now, &s.request, wire.KeyRef{}, &out)
 		return p.conclude(now, s, out)
 	}
 	if p.config.tracing {

@@ -121,10 +121,23 @@ func TestStoriesOfReports(t *testing.T) {
 		w.worker().end(w.get("acme"))
 		w.wantTold(
 			wire.Tally{Result: wire.Admitted, Source: allowed, Count: 2},
-			wire.Tally{Result: wire.Denied, Source: lists, Count: 1},
 			wire.Tally{Result: wire.Left, Count: 1},
+			wire.Tally{Limit: policy.BlockList, Result: wire.Denied, Source: lists, Count: 1},
 			wire.Tally{Limit: "tenant", Result: wire.Denied, Source: lists, Count: 1},
 		)
+		robber, thief := wire.KeyRef{Limit: policy.BlockList, Key: "tenant=robber"}, wire.KeyRef{Limit: "tenant", Key: "tenant=thief"}
+		if diff := gocmp.Diff([]wire.KeyTally{{KeyRef: robber, Denied: 1}, {KeyRef: thief, Denied: 1}}, w.service.toldKeys()); diff != "" {
+			t.Errorf("who was blocked (-want +got):\n%s", diff)
+		}
+		var samples []wire.KeyRef
+		for _, report := range w.service.reported {
+			for _, sample := range report.Denials {
+				samples = append(samples, sample.KeyRef)
+			}
+		}
+		if diff := gocmp.Diff([]wire.KeyRef{thief, robber}, samples); diff != "" {
+			t.Errorf("samples (-want +got):\n%s", diff)
+		}
 	})
 
 	scenario(t, "what passes before there is a policy is told of afterwards", func(_ *testing.T, w *world) {

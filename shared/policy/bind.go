@@ -14,7 +14,8 @@ type Request interface {
 type Bound struct {
 	// Limit is an index into Policy.Limits; -1 for a list of the whole policy.
 	Limit int
-	// Listed is 0 for a limit that the request is under. With Allowed or Blocked nothing but Limit holds.
+	// Listed is 0 for a limit that the request is under. With Allowed nothing but Limit holds. With Blocked Key names the list's
+	// element, and is valid for good.
 	Listed Listed
 	// Rule is what holds for the key; it is never an unlimited one.
 	Rule *Rule
@@ -36,6 +37,8 @@ type Binder struct {
 	// plain says of a limit that nothing but its match and its key has to be looked at: its own rule holds for all keys.
 	plain   []bool
 	binding binding
+	// elements are the names of lists' elements that requests were blocked by.
+	elements map[place]string
 }
 
 // NewBinder makes what a policy is bound by, once for the policy, which has passed Validate.
@@ -45,6 +48,7 @@ func newBinder(p *Policy, few int) *Binder {
 	c := &Binder{
 		policy: p, readers: make([]reader, len(p.Identities)), rests: make([]*matcher, len(p.Limits)),
 		rules: make([]Rule, len(p.Limits)), plain: make([]bool, len(p.Limits)),
+		elements: make(map[place]string),
 	}
 	c.binding = binding{binder: c, values: make([]value, len(p.Identities))}
 	for i := range p.Identities {
@@ -77,8 +81,10 @@ func (c *Binder) Policy() *Policy { return c.policy }
 func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 	p, b := c.policy, &c.binding
 	b.reset(r)
-	if len(p.Block) > 0 && b.on(p.Block) {
-		return append(dst, Bound{Limit: -1, Listed: Blocked})
+	if len(p.Block) > 0 {
+		if at := b.listed(p.Block); at.list != nil {
+			return append(dst, Bound{Limit: -1, Listed: Blocked, Key: c.element(at)})
+		}
 	}
 	before := len(dst)
 	allowed := len(p.Allow) > 0 && b.on(p.Allow)
@@ -97,7 +103,7 @@ func (c *Binder) Bind(r Request, dst []Bound) []Bound {
 				dst = append(dst, Bound{Limit: int(i), Rule: &c.rules[i], Key: key, Cost: l.RequestCost()})
 			}
 		case len(l.Block) > 0 && b.on(l.Block):
-			return append(dst[:before], Bound{Limit: int(i), Listed: Blocked})
+			return append(dst[:before], Bound{Limit: int(i), Listed: Blocked, Key: c.element(b.listed(l.Block))})
 		case allowed:
 		case len(l.Allow) > 0 && b.on(l.Allow):
 			dst = append(dst, Bound{Limit: int(i), Listed: Allowed})

@@ -21,10 +21,9 @@ func (c *Binder) Explain(r Request) []Explanation {
 	switch {
 	case b.on(p.Block):
 		listed = Blocked
+		all = append(all, Explanation{Bound: Bound{Limit: -1, Listed: listed, Key: c.element(b.listed(p.Block))}})
 	case b.on(p.Allow):
 		listed = Allowed
-	}
-	if listed != 0 {
 		all = append(all, Explanation{Bound: Bound{Limit: -1, Listed: listed}})
 	}
 	blockedBy := -1
@@ -66,7 +65,7 @@ func (b *binding) explain(i int, patterns map[string]*pattern) Explanation {
 	}
 	switch {
 	case b.on(l.Block):
-		e.Listed = Blocked
+		e.Listed, e.Key = Blocked, b.binder.element(b.listed(l.Block))
 		return e
 	case b.on(l.Allow):
 		e.Listed = Allowed

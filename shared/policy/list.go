@@ -29,19 +29,47 @@ const (
 	Blocked
 )
 
+// BlockList is what requests that the policy's own block list denies are counted under, in the place of a limit's name.
+const BlockList = "(block)"
+
 // on says whether the request stands on one of the lists.
-func (b *binding) on(lists []List) bool {
+func (b *binding) on(lists []List) bool { return b.listed(lists) != place{} }
+
+// place is an element of a list: of its values, or after those of its prefixes. The zero value is none.
+type place struct {
+	list  *List
+	index int
+}
+
+// listed gives where the request stands on one of the lists.
+func (b *binding) listed(lists []List) place {
 	for i := range lists {
 		l := &lists[i]
 		address := ""
 		if len(l.Prefixes) > 0 {
 			address = b.address(l.Identity)
 		}
-		if l.holds(b.value(l.Identity).escaped, address) {
-			return true
+		if at := l.find(b.value(l.Identity).escaped, address); at >= 0 {
+			return place{l, at}
 		}
 	}
-	return false
+	return place{}
+}
+
+// element names an element of a list, for people, as identity=value or identity=prefix. Most often it is the one before.
+func (c *Binder) element(at place) string {
+	name, known := c.elements[at]
+	if !known {
+		l := at.list
+		name = c.policy.Identities[l.Identity].Name + "="
+		if at.index < len(l.Values) {
+			name += l.Values[at.index]
+		} else {
+			name += l.Prefixes[at.index-len(l.Values)].String()
+		}
+		c.elements[at] = name
+	}
+	return name
 }
 
 // address gives what prefixes are compared with: of an identity that is the client's address all of it, whatever stands for it in a
@@ -54,22 +82,30 @@ func (b *binding) address(identity uint32) string {
 	return b.value(identity).escaped
 }
 
-// holds looks for a value among the values, and for what is an address among the prefixes. Empty is neither.
-func (l *List) holds(escaped, text string) bool {
-	if _, found := slices.BinarySearch(l.Values, escaped); found {
-		return true
+// find looks for a value among the values, and for what is an address among the prefixes, and gives the element's index: the
+// prefixes come after the values; -1 where it is not found. Empty is neither.
+func (l *List) find(escaped, text string) int {
+	if i, found := slices.BinarySearch(l.Values, escaped); found {
+		return i
 	}
 	if len(l.Prefixes) == 0 || !looksLikeAddress(text) {
-		return false
+		return -1
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return false
+		return -1
 	}
 	address = address.Unmap() // of a header's value: those of clients are so already
 	// The only one that can hold it is the last that does not begin after it.
 	i, begins := slices.BinarySearchFunc(l.Prefixes, address, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
-	return begins || i > 0 && l.Prefixes[i-1].Contains(address)
+	switch {
+	case begins:
+	case i > 0 && l.Prefixes[i-1].Contains(address):
+		i--
+	default:
+		return -1
+	}
+	return len(l.Values) + i
 }
 
 // looksLikeAddress spares a text that is none the error that netip would make of it.

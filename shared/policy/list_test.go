@@ -9,13 +9,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// holdsNaively is List.holds, obviously.
-func holdsNaively(l *List, escaped string) bool {
-	if slices.Contains(l.Values, escaped) {
-		return true
+// findNaively is List.find, obviously.
+func findNaively(l *List, escaped string) int {
+	if i := slices.Index(l.Values, escaped); i >= 0 {
+		return i
 	}
 	address, err := netip.ParseAddr(escaped)
-	return err == nil && slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
+	i := slices.IndexFunc(l.Prefixes, func(p netip.Prefix) bool { return err == nil && p.Contains(address.Unmap()) })
+	if i >= 0 {
+		i += len(l.Values)
+	}
+	return i
 }
 
 func drawAddress(t *rapid.T) netip.Addr {
@@ -50,8 +54,8 @@ func TestListsHoldWhatTheyShould(t *testing.T) {
 				rapid.Custom(func(t *rapid.T) string { return netip.AddrFrom16(drawAddress(t).As16()).String() }),
 				rapid.StringMatching(`[a-c.]{1,3}|%|[0-9a-f:.%]{1,20}`),
 			).Draw(t, "value")
-			if got, want := l.holds(value, value), holdsNaively(&l, value); got != want {
-				t.Fatalf("%q is on %v: %v, want %v", value, l, got, want)
+			if got, want := l.find(value, value), findNaively(&l, value); got != want {
+				t.Fatalf("%q is on %v: at %d, want %d", value, l, got, want)
 			}
 		}
 	})
@@ -88,9 +92,41 @@ func BenchmarkLists(b *testing.B) {
 			b.Run(value+"/"+strconv.Itoa(n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					l.holds(value, value)
+					l.find(value, value)
 				}
 			})
 		}
+	}
+}
+
+// Who is blocked is told by the element of the list, and not by what the request had.
+func TestBlockedRequestsNameTheElement(t *testing.T) {
+	p := &Policy{
+		Version: "v1", Domain: "shop",
+		Identities: []Identity{{Name: "key", Source: FromHeader, Header: "x-key"}, {Name: "from", Source: FromHeader, Header: "x-from"}},
+		Limits: []Limit{{
+			Name: "login", Block: []List{{Identity: 1, Values: []string{"evil"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
+		}},
+		Block: []List{{Identity: 0, Values: []string{"#00ff", "stolen"}}},
+	}
+	c := NewBinder(p)
+	for range 2 { // the second time it is known
+		for _, step := range []struct {
+			key, from string
+			want      Bound
+		}{
+			{"stolen", "evil", Bound{Limit: -1, Listed: Blocked, Key: "key=stolen"}},
+			{"mine", "evil", Bound{Limit: 0, Listed: Blocked, Key: "from=evil"}},
+			{"mine", "10.1.2.3", Bound{Limit: 0, Listed: Blocked, Key: "from=10.1.0.0/16"}},
+			{"mine", "::ffff:10.1.255.255", Bound{Limit: 0, Listed: Blocked, Key: "from=10.1.0.0/16"}},
+		} {
+			r := fields{"x-key": {step.key}, "x-from": {step.from}}
+			if got := c.Bind(r, nil); len(got) != 1 || got[0] != step.want || !ValidKey(got[0].Key) {
+				t.Errorf("%s from %s: %+v, want %+v", step.key, step.from, got, step.want)
+			}
+		}
+	}
+	if len(c.elements) != 3 {
+		t.Errorf("%v", c.elements)
 	}
 }
