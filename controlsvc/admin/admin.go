@@ -23,18 +23,21 @@ import (
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/overlay"
+	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/traffic"
 	"sluice/shared/instant"
 	adminv1 "sluice/shared/proto/sluice/admin/v1"
 )
 
-// Config says how a Server answers. Authority, Overlay, Store, Now, Logger, Traffic and Status have to be set.
+// Config says how a Server answers. Authority, Overlay, Store, Now, After, Logger, Traffic and Status have to be set.
 type Config struct {
 	Authority *authority.Authority
 	Overlay   *overlay.Overlay
 	Store     authority.Store
 	// Now reads a clock that never steps back.
-	Now    func() instant.Instant
+	Now func() instant.Instant
+	// After gives a channel that is sent to once the duration has passed.
+	After  func(time.Duration) <-chan time.Time
 	Logger *slog.Logger
 	// Traffic gives what all replicas know of the traffic.
 	Traffic func(traffic.Query) traffic.Snapshot
@@ -67,7 +70,9 @@ type Server struct {
 
 	config Config
 	token  [sha256.Size]byte
-	grpc   *grpc.Server
+	// refusals are the calls without the token.
+	refusals *telemetry.Refusals
+	grpc     *grpc.Server
 }
 
 // New gives a server.
@@ -75,7 +80,7 @@ func New(config Config) *Server {
 	if config.CallTimeout <= 0 {
 		config.CallTimeout = DefaultCallTimeout
 	}
-	s := &Server{config: config, token: sha256.Sum256([]byte(config.Token))}
+	s := &Server{config: config, token: sha256.Sum256([]byte(config.Token)), refusals: telemetry.NewRefusals(config.Logger, config.After, "admin API")}
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.guard),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
@@ -95,23 +100,30 @@ func New(config Config) *Server {
 func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }
 
 // Stop cuts off what is under way: nobody's request depends on it.
-func (s *Server) Stop() { s.grpc.Stop() }
+func (s *Server) Stop() {
+	s.grpc.Stop()
+	s.refusals.Flush()
+}
 
-// guard stands before every call: it asks for the token, bounds how long the call takes, and turns a panic into an error of the
-// one call.
+// guard stands before every call: it asks for the token, bounds how long the call takes, turns a panic into an error of the one
+// call, and notes what was done or was not.
 func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+	if !s.allowed(ctx) {
+		s.refusals.Note("method", info.FullMethod, "peer", peerOf(ctx))
+		return nil, status.Error(codes.Unauthenticated, "the service asks for its admin token, and the call brought none or another one")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.CallTimeout)
+	defer cancel()
+	ctx, noted := withNotes(ctx)
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.config.Logger.Error("a call panicked", "method", info.FullMethod, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "internal error")
 		}
+		if action := actionOf(request); action != "" {
+			s.audit(ctx, action, noted, err)
+		}
 	}()
-	if !s.allowed(ctx) {
-		s.config.Logger.Warn("an admin call without the token was refused", "method", info.FullMethod, "peer", peerOf(ctx))
-		return nil, status.Error(codes.Unauthenticated, "the service asks for its admin token, and the call brought none or another one")
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.CallTimeout)
-	defer cancel()
 	return handler(ctx, request)
 }
 
@@ -134,14 +146,4 @@ func peerOf(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return "unknown"
-}
-
-// audit notes what was done, by whom. Keys are as the policy has them written, hashed where it says so.
-func (s *Server) audit(ctx context.Context, action string, err error, attributes ...any) {
-	attributes = append([]any{"audit", "admin", "action", action, "peer", peerOf(ctx)}, attributes...)
-	if err != nil {
-		s.config.Logger.Warn("admin action failed", append(attributes, "why", err.Error())...)
-		return
-	}
-	s.config.Logger.Info("admin action", attributes...)
 }

@@ -99,7 +99,7 @@ func serve(t *testing.T, token string, wrap func(authority.Store) authority.Stor
 	laid := overlay.New(overlay.Config{Store: store, Timeout: time.Second, Now: now, Logger: logger, InForce: w.authority.SetPolicy})
 	laid.SetFile(p)
 	server := admin.New(admin.Config{
-		Authority: w.authority, Overlay: laid, Store: store, Now: now, Logger: logger, Token: token, CallTimeout: time.Second,
+		Authority: w.authority, Overlay: laid, Store: store, Now: now, After: time.After, Logger: logger, Token: token, CallTimeout: time.Second,
 		Traffic: func(q traffic.Query) traffic.Snapshot { return traffic.Snapshot{Range: q.Range} },
 		Status:  func() *adminv1.StatusResponse { return &adminv1.StatusResponse{Store: &adminv1.Store{Name: "memory"}} },
 	})
@@ -158,8 +158,81 @@ func TestToken(t *testing.T) {
 	if _, err := w.client.Status(ctx, &adminv1.StatusRequest{}); err != nil {
 		t.Errorf("with the token: %v", err)
 	}
-	if log := w.log.String(); !strings.Contains(log, "without the token was refused") || strings.Contains(log, "a-secret") {
+	log := w.log.String()
+	if !strings.Contains(log, `"msg":"refused for want of the admin token","audit":"admin","at":"admin API","count":1,"method":"/sluice.admin`) ||
+		strings.Contains(log, "a-secret") {
 		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// Every action is in the log, whether it worked or not, and what a caller gave is there only where the policy has it written so.
+func TestAudit(t *testing.T) {
+	const raw = "sk-live-mallory"
+	w := serve(t, "", nil)
+	key := func(limit, key string) *adminv1.Key { return &adminv1.Key{Limit: limit, Key: key} }
+	rates := func(r ...*adminv1.Rate) []*adminv1.Rate { return r }
+	set := func(r *adminv1.SetOverrideRequest) func() error {
+		return func() error { _, err := w.client.SetOverride(t.Context(), r); return err }
+	}
+	list := func(r *adminv1.Listing) func() error {
+		return func() error {
+			_, err := w.client.SetListing(t.Context(), &adminv1.SetListingRequest{Listing: r, ExpiresIn: 60e6})
+			return err
+		}
+	}
+	for _, c := range []struct {
+		do     func() error
+		worked bool
+		log    string // what follows the peer
+	}{
+		{
+			set(&adminv1.SetOverrideRequest{Key: key("tenant", "acme"), Rates: rates(&adminv1.Rate{Units: 3, Window: 1e6}), ExpiresIn: 60e6}), true,
+			`"limit":"tenant","key":"acme","rates":["3/s"],"expires_in":"1m0s"}`,
+		},
+		{
+			set(&adminv1.SetOverrideRequest{Key: key("nope", "x"), Rates: rates(&adminv1.Rate{Units: 3, Window: 1e6}), ExpiresIn: 60e6}), false,
+			`"why":"the policy has no limit of that name"}`,
+		},
+		{set(&adminv1.SetOverrideRequest{Key: key(raw, ""), Unlimited: true, ExpiresIn: 60e6}), false, `"why":"the policy has no limit of that name"}`},
+		{
+			set(&adminv1.SetOverrideRequest{Key: key("secret", raw), Unlimited: true, ExpiresIn: 60e6}), false,
+			`"limit":"secret","why":"the policy hashes user, and what is given is no hash of it`,
+		},
+		{
+			set(&adminv1.SetOverrideRequest{Key: key("tenant", "acme"), Rates: rates(&adminv1.Rate{Units: 1 << 62, Window: 1}), ExpiresIn: 60e6}), false,
+			`"limit":"tenant","key":"acme","why":"the rate `,
+		},
+		{set(&adminv1.SetOverrideRequest{Key: key("tenant", "acme"), Shadow: true}), false, `"limit":"tenant","key":"acme","shadow":true,"why":"it expires after 0`},
+		{list(&adminv1.Listing{Kind: 1, Identity: "usr", Value: raw}), false, `"why":"the policy has no identity of that name"}`},
+		{list(&adminv1.Listing{Kind: 1, Identity: "client", Cidr: raw}), false, `"why":"want a range of addresses such as 10.0.0.0/8 or 2001:db8::1"}`},
+		{list(&adminv1.Listing{Kind: 2, Identity: "tenant", Cidr: "10.0.0.0/8"}), false, `"identity":"tenant","cidr":"10.0.0.0/8","expires_in":"1m0s","why":"it would not`},
+		{list(&adminv1.Listing{Kind: 2, Limit: "tenant", Identity: "tenant", Value: "acme"}), true, `"identity":"tenant","limit":"tenant","value":"acme","expires_in":"1m0s"}`},
+		{func() error {
+			_, err := w.client.RemoveOverride(t.Context(), &adminv1.RemoveOverrideRequest{Key: key("tenant", "nobody")})
+			return err
+		}, false, `"limit":"tenant","key":"nobody","why":"there is no such override"}`},
+		{func() error {
+			_, err := w.client.RemoveListing(t.Context(), &adminv1.RemoveListingRequest{Listing: &adminv1.Listing{Kind: 1, Identity: "tenant", Value: "x"}})
+			return err
+		}, false, `"action":"remove block"`},
+		{func() error {
+			_, err := w.client.Reset(t.Context(), &adminv1.ResetRequest{Key: key("tenant", "acme")})
+			return err
+		}, true, `"action":"reset"`},
+	} {
+		before := w.log.String()
+		err := c.do()
+		line := strings.TrimPrefix(w.log.String(), before)
+		msg := `"msg":"admin action failed","audit":"admin","action":"`
+		if c.worked {
+			msg = `"msg":"admin action","audit":"admin","action":"`
+		}
+		if c.worked != (err == nil) || !strings.Contains(line, msg) || !strings.Contains(line, c.log) || strings.Count(line, `"audit":"admin"`) != 1 {
+			t.Errorf("%v, and the log has %swant %s… %s", err, line, msg, c.log)
+		}
+	}
+	if strings.Contains(w.log.String(), "mallory") {
+		t.Errorf("the log:\n%s", w.log)
 	}
 }
 
@@ -218,8 +291,8 @@ func TestInspect(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		"nothing":         {&adminv1.InspectRequest{}, codes.NotFound, `no limit ""`},
-		"no such limit":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenants", Key: "acme"}}, codes.NotFound, `no limit "tenants"`},
+		"nothing":         {&adminv1.InspectRequest{}, codes.NotFound, `no limit of that name: ""`},
+		"no such limit":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenants", Key: "acme"}}, codes.NotFound, `no limit of that name: "tenants"`},
 		"no such plan":    {&adminv1.InspectRequest{Key: key, Plan: "lead"}, codes.NotFound, `no plan "lead"`},
 		"too few parts":   {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "pair", Key: "acme"}}, codes.InvalidArgument, "1 parts, and keys of limit pair have 2"},
 		"too many values": {&adminv1.InspectRequest{Key: &adminv1.Key{Limit: "tenant", Values: []string{"a", "b"}}}, codes.InvalidArgument, "have 1: tenant"},
@@ -496,9 +569,9 @@ func TestOverridesAndLists(t *testing.T) {
 		"no kind":        {&adminv1.Listing{Identity: "tenant", Value: "x"}, "want block or allow"},
 		"nobody":         {&adminv1.Listing{Kind: 1, Identity: "tenant"}, "either a value or a range"},
 		"both":           {&adminv1.Listing{Kind: 1, Identity: "client", Value: "x", Cidr: "10.0.0.0/8"}, "either a value or a range"},
-		"no identity":    {&adminv1.Listing{Kind: 1, Identity: "gone", Value: "x"}, `no identity "gone"`},
-		"no limit":       {&adminv1.Listing{Kind: 1, Limit: "gone", Identity: "tenant", Value: "x"}, `no limit "gone"`},
-		"no range":       {&adminv1.Listing{Kind: 1, Identity: "client", Cidr: "ten"}, "no range of addresses"},
+		"no identity":    {&adminv1.Listing{Kind: 1, Identity: "gone", Value: "x"}, `no identity of that name: "gone"`},
+		"no limit":       {&adminv1.Listing{Kind: 1, Limit: "gone", Identity: "tenant", Value: "x"}, `no limit of that name: "gone"`},
+		"no range":       {&adminv1.Listing{Kind: 1, Identity: "client", Cidr: "ten"}, "want a range of addresses"},
 		"bits too many":  {&adminv1.Listing{Kind: 1, Identity: "client", Cidr: "10.0.0.1/8"}, "did you mean 10.0.0.0/8"},
 		"a range of all": {&adminv1.Listing{Kind: 1, Identity: "tenant", Cidr: "10.0.0.0/8"}, "no address as it is"},
 	} {

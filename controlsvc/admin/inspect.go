@@ -9,7 +9,7 @@ import (
 
 // Inspect implements adminv1.AdminServer.
 func (s *Server) Inspect(ctx context.Context, request *adminv1.InspectRequest) (*adminv1.InspectResponse, error) {
-	ref, _, err := keyOf(s.config.Authority.Policy(), request.GetKey())
+	ref, _, err := keyOf(ctx, s.config.Authority.Policy(), request.GetKey())
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +50,11 @@ func leaseOf(l *authority.LiveLease) *adminv1.Lease {
 
 // Reset implements adminv1.AdminServer.
 func (s *Server) Reset(ctx context.Context, request *adminv1.ResetRequest) (*adminv1.ResetResponse, error) {
-	ref, _, err := keyOf(s.config.Authority.Policy(), request.GetKey())
+	ref, _, err := keyOf(ctx, s.config.Authority.Policy(), request.GetKey())
 	if err != nil {
 		return nil, err
 	}
-	err = s.config.Authority.Reset(ctx, ref)
-	s.audit(ctx, "reset", err, "limit", ref.Limit, "key", ref.Key)
-	if err != nil {
+	if err = s.config.Authority.Reset(ctx, ref); err != nil {
 		return nil, told(err)
 	}
 	return &adminv1.ResetResponse{Limit: ref.Limit, Key: ref.Key}, nil

@@ -41,8 +41,8 @@ func told(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// keyOf gives the key that a caller names, as the policy in force writes it. It is one that requests can have.
-func keyOf(p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error) {
+// keyOf gives the key that a caller names, as the policy in force writes it. It is one that requests can have. It notes what it is.
+func keyOf(ctx context.Context, p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error) {
 	if p == nil {
 		return wire.KeyRef{}, nil, status.Error(codes.Unavailable, authority.ErrNoPolicy.Error())
 	}
@@ -51,9 +51,10 @@ func keyOf(p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error)
 	if l == nil {
 		of, _, _ := policy.CutRate(name) // of a call of Envoy's own filter that brings a rate
 		if l = limitOf(p, of); l == nil {
-			return wire.KeyRef{}, nil, status.Errorf(codes.NotFound, "the policy has no limit %q", name)
+			return wire.KeyRef{}, nil, unknown(codes.NotFound, noLimit, name)
 		}
 	}
+	note(ctx, "limit", name)
 	ref, values := wire.KeyRef{Limit: name, Key: strings.TrimSuffix(k.GetKey(), "/")}, k.GetValues()
 	if len(values) > 0 && ref.Key != "" {
 		return ref, nil, invalid("both a key and identity values are given, want one of the two")
@@ -75,8 +76,15 @@ func keyOf(p *policy.Policy, k *adminv1.Key) (wire.KeyRef, *policy.Limit, error)
 	if err := overlay.CheckKey(p, l, ref.Key); err != nil {
 		return ref, nil, invalid("%v", err)
 	}
+	note(ctx, "key", ref.Key)
 	return ref, l, nil
 }
+
+// What is said of names that the policy does not have.
+const (
+	noLimit    = "the policy has no limit of that name"
+	noIdentity = "the policy has no identity of that name"
+)
 
 // formOf gives the form in which a value that requests have stands in keys. Of a hashed one its hash will do as well, as logs have
 // it. No error quotes what may be a value that the policy hashes.

@@ -17,7 +17,7 @@ import (
 
 // SetOverride implements adminv1.AdminServer.
 func (s *Server) SetOverride(ctx context.Context, request *adminv1.SetOverrideRequest) (*adminv1.SetOverrideResponse, error) {
-	ref, l, err := keyOf(s.file(), request.GetKey())
+	ref, l, err := keyOf(ctx, s.file(), request.GetKey())
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,7 @@ func (s *Server) SetOverride(ctx context.Context, request *adminv1.SetOverrideRe
 		rate := limit.Rate{Units: int64(r.GetUnits()), Window: time.Duration(r.GetWindow()) * time.Microsecond}
 		item.Rates, item.Burst = append(item.Rates, rate.String()), int64(r.GetBurst())
 	}
+	noteWhat(ctx, &item)
 	entry, err := s.set(ctx, item, request.GetExpiresIn())
 	if err != nil {
 		return nil, err
@@ -53,8 +54,10 @@ func (s *Server) SetOverride(ctx context.Context, request *adminv1.SetOverrideRe
 func (s *Server) RemoveOverride(ctx context.Context, request *adminv1.RemoveOverrideRequest) (*adminv1.RemoveOverrideResponse, error) {
 	item := overlay.Item{Kind: overlay.Override, Limit: request.GetKey().GetLimit(), Key: request.GetKey().GetKey()}
 	// What it was set for may have left the policy's file, or be written in another way since: then the key is what is listed.
-	if !s.holds(&item) {
-		ref, _, err := keyOf(s.file(), request.GetKey())
+	if s.holds(&item) {
+		note(ctx, "limit", item.Limit, "key", item.Key)
+	} else {
+		ref, _, err := keyOf(ctx, s.file(), request.GetKey())
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +71,7 @@ func (s *Server) RemoveOverride(ctx context.Context, request *adminv1.RemoveOver
 
 // SetListing implements adminv1.AdminServer.
 func (s *Server) SetListing(ctx context.Context, request *adminv1.SetListingRequest) (*adminv1.SetListingResponse, error) {
-	item, err := s.listed(request.GetListing(), false)
+	item, err := s.listed(ctx, request.GetListing(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +84,7 @@ func (s *Server) SetListing(ctx context.Context, request *adminv1.SetListingRequ
 
 // RemoveListing implements adminv1.AdminServer.
 func (s *Server) RemoveListing(ctx context.Context, request *adminv1.RemoveListingRequest) (*adminv1.RemoveListingResponse, error) {
-	item, err := s.listed(request.GetListing(), true)
+	item, err := s.listed(ctx, request.GetListing(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -104,19 +107,14 @@ func (s *Server) holds(item *overlay.Item) bool {
 	return slices.ContainsFunc(s.config.Overlay.State().Entries, func(h overlay.Held) bool { return h.Name() == item.Name() })
 }
 
-// listed reads a listing. One that is to be removed may have been set under an earlier file: its value is then what is listed.
-func (s *Server) listed(l *adminv1.Listing, remove bool) (overlay.Item, error) {
+// listed reads a listing, and notes it. One that is to be removed may have been set under an earlier file: its value is then what is listed.
+func (s *Server) listed(ctx context.Context, l *adminv1.Listing, remove bool) (overlay.Item, error) {
 	p := s.file()
 	if p == nil {
 		return overlay.Item{}, status.Error(codes.Unavailable, "no policy is in force")
 	}
 	item := overlay.Item{Limit: l.GetLimit(), Identity: l.GetIdentity()}
-	switch l.GetKind() {
-	case adminv1.ListKind_LIST_KIND_BLOCK:
-		item.Kind = overlay.Block
-	case adminv1.ListKind_LIST_KIND_ALLOW:
-		item.Kind = overlay.Allow
-	default:
+	if item.Kind = kindOf(l); item.Kind == "" {
 		return item, invalid("the kind of the list is %v, want block or allow", l.GetKind())
 	}
 	if (l.GetValue() == "") == (l.GetCidr() == "") {
@@ -131,17 +129,42 @@ func (s *Server) listed(l *adminv1.Listing, remove bool) (overlay.Item, error) {
 	}
 	item.Value = l.GetValue()
 	at := slices.IndexFunc(p.Identities, func(id policy.Identity) bool { return id.Name == item.Identity })
-	var err error
+	held := remove && s.holds(&item)
 	switch {
-	case remove && s.holds(&item):
+	case held:
 	case at < 0:
-		err = invalid("the policy has no identity %q", item.Identity)
+		return item, unknown(codes.InvalidArgument, noIdentity, item.Identity)
 	case item.Limit != "" && limitOf(p, item.Limit) == nil:
-		err = invalid("the policy has no limit %q", item.Limit)
-	case item.Range == "":
-		item.Value, err = formOf(p, uint32(at), item.Value)
+		return item, unknown(codes.InvalidArgument, noLimit, item.Limit)
 	}
-	return item, err
+	note(ctx, "identity", item.Identity)
+	if item.Limit != "" {
+		note(ctx, "limit", item.Limit)
+	}
+	if item.Range != "" {
+		note(ctx, "cidr", item.Range)
+		return item, nil
+	}
+	if !held {
+		var err error
+		if item.Value, err = formOf(p, uint32(at), item.Value); err != nil {
+			return item, err
+		}
+	}
+	note(ctx, "value", item.Value)
+	return item, nil
+}
+
+// kindOf gives the kind of a list; empty where there is no such.
+func kindOf(l *adminv1.Listing) overlay.Kind {
+	switch l.GetKind() {
+	case adminv1.ListKind_LIST_KIND_BLOCK:
+		return overlay.Block
+	case adminv1.ListKind_LIST_KIND_ALLOW:
+		return overlay.Allow
+	case adminv1.ListKind_LIST_KIND_UNSPECIFIED:
+	}
+	return ""
 }
 
 // readRange reads a range of addresses, or one address.
@@ -152,7 +175,7 @@ func readRange(text string) (netip.Prefix, error) {
 	}
 	switch {
 	case err != nil:
-		return prefix, invalid("%q is no range of addresses, want one such as 10.0.0.0/8 or 2001:db8::1", text)
+		return prefix, unknown(codes.InvalidArgument, "want a range of addresses such as 10.0.0.0/8 or 2001:db8::1", text)
 	case prefix.Addr().Is4In6():
 		return prefix, invalid("%q is a range of IPv4 within IPv6, want it as IPv4, for such addresses are read as IPv4", text)
 	case prefix != prefix.Masked():
@@ -167,9 +190,8 @@ func (s *Server) set(ctx context.Context, item overlay.Item, micros uint64) (*ad
 	if err != nil {
 		return nil, err
 	}
-	err = s.config.Overlay.Put(ctx, item, expiresIn)
-	s.audit(ctx, "set "+string(item.Kind), err, append(described(&item), "expires_in", expiresIn.String())...)
-	if err != nil {
+	note(ctx, "expires_in", expiresIn.String())
+	if err = s.config.Overlay.Put(ctx, item, expiresIn); err != nil {
 		return nil, told(err)
 	}
 	return s.entryOf(&overlay.Held{Item: item, Expires: s.config.Now().Add(expiresIn)}), nil
@@ -180,29 +202,25 @@ func (s *Server) remove(ctx context.Context, item overlay.Item) error {
 	if err == nil && !there {
 		return status.Errorf(codes.NotFound, "there is no such %s", item.Kind)
 	}
-	s.audit(ctx, "remove "+string(item.Kind), err, described(&item)...)
 	return told(err)
 }
 
-// described gives an item for the log.
-func described(item *overlay.Item) []any {
-	var all []any
-	add := func(name string, value any, said bool) {
-		if said {
-			all = append(all, name, value)
+// noteWhat notes what an override says.
+func noteWhat(ctx context.Context, item *overlay.Item) {
+	if len(item.Rates) > 0 {
+		note(ctx, "rates", item.Rates)
+	}
+	if item.Burst > 0 {
+		note(ctx, "burst", item.Burst)
+	}
+	for _, of := range []struct {
+		name string
+		said bool
+	}{{"unlimited", item.Unlimited}, {"shadow", item.Shadow}, {"enforce", item.Enforce}} {
+		if of.said {
+			note(ctx, of.name, true)
 		}
 	}
-	add("limit", item.Limit, item.Limit != "")
-	add("key", item.Key, item.Kind == overlay.Override)
-	add("rates", item.Rates, len(item.Rates) > 0)
-	add("burst", item.Burst, item.Burst > 0)
-	add("unlimited", true, item.Unlimited)
-	add("shadow", true, item.Shadow)
-	add("enforce", true, item.Enforce)
-	add("identity", item.Identity, item.Identity != "")
-	add("value", item.Value, item.Value != "")
-	add("cidr", item.Range, item.Range != "")
-	return all
 }
 
 // entries gives the overlay.

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 
+	"sluice/controlsvc/telemetry"
 	"sluice/controlsvc/web"
 )
 
@@ -15,7 +16,9 @@ func (s *serving) dashboard(p Process, at net.Addr, token string, closing <-chan
 			answer(w, http.StatusNotFound, "the dashboard needs --admin-token-file where it can be reached from elsewhere")
 		})
 	}
+	s.refusals = telemetry.NewRefusals(s.logger, p.After, "dashboard")
 	return web.Handler(web.Config{
+		Refused:  s.refusals.Note,
 		Snapshot: s.traffic.Snapshot, Policy: s.authority.Policy, Token: token, Now: p.Now, After: p.After, Done: closing,
 	})
 }

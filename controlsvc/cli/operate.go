@@ -60,6 +60,7 @@ func (s *serving) serveAdmin(p Process, listener net.Listener, config admin.Conf
 	fmt.Fprintf(p.Stdout, "sluice admin: %s, %s\n", listener.Addr(), whoMay(config.Token))
 	began := p.Now()
 	config.Authority, config.Overlay, config.Store, config.Now = s.authority, s.overlay, s.store, p.Now
+	config.After = p.After
 	config.Traffic = s.traffic.Snapshot
 	config.Status = func() *adminv1.StatusResponse {
 		now := p.Now()

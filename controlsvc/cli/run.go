@@ -62,7 +62,8 @@ type serving struct {
 	rpc       *rpc.Server
 	http      *http.Server
 	overlay   *overlay.Overlay
-	admin     *admin.Server // nil: none
+	admin     *admin.Server       // nil: none
+	refusals  *telemetry.Refusals // of the dashboard; nil: it is not there
 	reloads   reloads
 }
 
@@ -261,6 +262,9 @@ func (s *serving) stop(ctx context.Context) error {
 	}
 	if s.http.Shutdown(ctx) != nil {
 		s.http.Close()
+	}
+	if s.refusals != nil {
+		s.refusals.Flush()
 	}
 	if s.authority.Owed() > 0 {
 		s.readiness.repay(ctx)

@@ -3,14 +3,18 @@
 package web
 
 import (
+	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +36,9 @@ type Config struct {
 	// Token is what a browser has to say before it is shown anything but the page that asks for it. Empty: nothing, and only
 	// requests that name this machine are answered, so that no other site's page can ask in a browser's name.
 	Token string
-	Now   func() instant.Instant
+	// Refused is told of requests with a token, or a cookie for one, that is not it: how it was said, and the peer's address.
+	Refused func(attributes ...any)
+	Now     func() instant.Instant
 	// After gives a channel that is sent to once the duration has passed.
 	After func(time.Duration) <-chan time.Time
 	// Done is closed when the service stops, which ends what pages follow.
@@ -46,6 +52,9 @@ const maxStreams = 32
 type dashboard struct {
 	config  Config
 	streams chan struct{}
+	tries   tries
+	// seal is what a cookie holds. It takes long to make, so that trying cookies is no way to try tokens.
+	seal func() string
 
 	mu     sync.Mutex
 	events map[event]*made
@@ -54,6 +63,7 @@ type dashboard struct {
 // Handler gives the dashboard, whose paths are /, /assets/, /login, /snapshot and /events.
 func Handler(config Config) http.Handler {
 	d := &dashboard{config: config, streams: make(chan struct{}, maxStreams), events: make(map[event]*made)}
+	d.seal = sync.OnceValue(func() string { return seal(config.Token) })
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		panic(err) // the folder is embedded above
@@ -82,41 +92,85 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// cookie holds the hash of the token, so that the token itself lies in no browser.
+// cookie holds what is made of the token, so that the token itself lies in no browser.
 const cookie = "sluice_dashboard"
 
 // known tells those who may see the dashboard from those who may not.
 func (d *dashboard) known(shown, hidden http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.allowed(r) {
-			shown.ServeHTTP(w, r)
-		} else {
+		bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		switch {
+		case d.config.Token == "" && !namesThisMachine(r.Host):
+			http.Error(w, elsewhere, http.StatusForbidden)
+			return
+		case d.config.Token == "":
+		case is:
+			if wait := d.try(r, bearer, "bearer"); wait > 0 {
+				w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+				http.Error(w, "too many wrong tokens came from this address", http.StatusTooManyRequests)
+				return
+			} else if wait < 0 {
+				refuse(w, r)
+				return
+			}
+		case !d.signedIn(r):
 			hidden.ServeHTTP(w, r)
+			return
 		}
+		shown.ServeHTTP(w, r)
 	})
 }
 
-func (d *dashboard) allowed(r *http.Request) bool {
-	if d.config.Token == "" {
-		return namesThisMachine(r.Host)
-	}
-	if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
-		return same(bearer, d.config.Token)
-	}
+// elsewhere is said to who cannot be told from another site's page, and has no token to show.
+const elsewhere = "Without --admin-token-file the dashboard answers only where it is called by a loopback address: " +
+	"open http://127.0.0.1 (or localhost) with its port on the machine itself, or through a tunnel, or start the service with a token."
+
+// signedIn says whether a request has the cookie for the token.
+func (d *dashboard) signedIn(r *http.Request) bool {
 	c, err := r.Cookie(cookie)
-	return err == nil && same(c.Value, seal(d.config.Token))
+	if err != nil {
+		return false
+	}
+	if !same(c.Value, d.seal()) {
+		d.config.Refused("by", "cookie", "peer", r.RemoteAddr)
+		return false
+	}
+	return true
+}
+
+// try compares a token: 0 where it is the service's, negative where it is not, else how long it has to wait to be looked at.
+func (d *dashboard) try(r *http.Request, token, by string) time.Duration {
+	peer, now := peerOf(r), d.config.Now()
+	wait := d.tries.wait(peer, now)
+	if wait == 0 && same(token, d.config.Token) {
+		return 0
+	}
+	d.config.Refused("by", by, "peer", r.RemoteAddr)
+	if wait > 0 {
+		return wait
+	}
+	d.tries.wrong(peer, now)
+	return -1
 }
 
 // login gives a browser that says the token a cookie for it.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
+	if d.config.Token == "" {
+		http.Error(w, elsewhere, http.StatusForbidden)
+		return
+	}
 	const most = 2 << 10
 	r.Body = http.MaxBytesReader(w, r.Body, most)
-	if d.config.Token == "" || !same(r.PostFormValue("token"), d.config.Token) {
-		http.Redirect(w, r, "/?wrong", http.StatusSeeOther)
+	if wait := d.try(r, r.PostFormValue("token"), "form"); wait != 0 {
+		next := "/?wrong"
+		if wait > 0 {
+			next = "/?later"
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure where the service itself speaks plain text
-		Name: cookie, Value: seal(d.config.Token), Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: cookie, Value: d.seal(), Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -125,15 +179,14 @@ func refuse(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "the dashboard asks for the admin token", http.StatusUnauthorized)
 }
 
-// seal is what stands for a token in a cookie.
+// seal is what stands for a token in a cookie, at every replica.
 func seal(token string) string {
-	sum := sha256.Sum256([]byte("sluice dashboard\x00" + token))
-	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*len(sum))
-	for _, b := range sum {
-		out = append(out, digits[b>>4], digits[b&15])
+	const rounds = 100_000
+	sum, err := pbkdf2.Key(sha256.New, token, []byte("sluice dashboard"), rounds, sha256.Size)
+	if err != nil {
+		panic(err) // only where the length is none
 	}
-	return string(out)
+	return hex.EncodeToString(sum)
 }
 
 // same compares in a time that tells nothing of either.

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,7 @@ func config(t *testing.T) web.Config {
 	seen.SetPolicy(p)
 	seen.Reported(7, &wire.Report{ID: 1, Tallies: []wire.Tally{{Limit: "tenant", Window: time.Second, Result: wire.Denied, Count: 3}}})
 	return web.Config{
-		Snapshot: seen.Snapshot, Policy: func() *policy.Policy { return p }, Now: now, After: time.After, Done: make(chan struct{}),
+		Snapshot: seen.Snapshot, Policy: func() *policy.Policy { return p }, Refused: func(...any) {}, Now: now, After: time.After, Done: make(chan struct{}),
 	}
 }
 
@@ -80,8 +81,9 @@ func TestWhoMay(t *testing.T) {
 		{"free, data", free, "/snapshot", nil, 200, `"domain":"shop"`, ""},
 		{"free, by name", free, "/snapshot", func(r *http.Request) { r.Host = "localhost:9091" }, 200, `"domain":"shop"`, ""},
 		{"free, IPv6", free, "/snapshot", func(r *http.Request) { r.Host = "[::1]:9091" }, 200, `"domain":"shop"`, ""},
-		{"another site's name", free, "/snapshot", func(r *http.Request) { r.Host = "evil.test:9091" }, 401, "", "shop"},
-		{"another site's name, events", free, "/events", func(r *http.Request) { r.Host = "127.0.0.1.evil.test" }, 401, "", "shop"},
+		{"another site's name", free, "/snapshot", func(r *http.Request) { r.Host = "evil.test:9091" }, 403, "--admin-token-file", "shop"},
+		{"another site's name, events", free, "/events", func(r *http.Request) { r.Host = "127.0.0.1.evil.test" }, 403, "--admin-token-file", "shop"},
+		{"another site's name, the page", free, "/", func(r *http.Request) { r.Host = "evil.test" }, 403, "--admin-token-file", "password"},
 		{"no token", closed, "/", nil, 200, "password", "Decisions"},
 		{"no token, data", closed, "/snapshot", nil, 401, "token", "shop"},
 		{"no token, events", closed, "/events", nil, 401, "token", "shop"},
@@ -138,6 +140,86 @@ func TestLogin(t *testing.T) {
 	opened.Body.Close()
 	if opened.StatusCode != http.StatusOK {
 		t.Errorf("the cookie gives %d", opened.StatusCode)
+	}
+}
+
+// Wrong tokens are told of, each, and who says too many is not listened to for a while, whatever comes then; others are, and so is
+// who has signed in.
+func TestTries(t *testing.T) {
+	var now instant.Instant = 1_764_000_000_000_000
+	refused := map[string]int{}
+	c := config(t)
+	c.Token, c.Now = token, func() instant.Instant { return now }
+	c.Refused = func(attributes ...any) { refused[fmt.Sprint(attributes[1], " ", attributes[3])]++ }
+	h := web.Handler(c)
+	ask := func(from string, change func(*http.Request)) (int, string) {
+		response := get(t, h, "/snapshot", func(r *http.Request) {
+			r.RemoteAddr = from
+			change(r)
+		})
+		response.Body.Close()
+		return response.StatusCode, response.Header.Get("retry-after")
+	}
+	bearer := func(said string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("authorization", "Bearer "+said) }
+	}
+	login := func(from, said string) (string, []*http.Cookie) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", strings.NewReader(url.Values{"token": {said}}.Encode()))
+		r.Header.Set("content-type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		response := w.Result()
+		response.Body.Close()
+		return response.Header.Get("location"), response.Cookies()
+	}
+	_, signedIn := login("192.0.2.1:1", token)
+	for range 5 {
+		if code, _ := ask("192.0.2.1:1", bearer("x")); code != 401 {
+			t.Fatal(code)
+		}
+		if to, _ := login("192.0.2.1:2", "x"); to != "/?wrong" {
+			t.Fatal(to)
+		}
+	}
+	for range 100 {
+		if code, after := ask("192.0.2.1:3", bearer(token)); code != 429 || after != "6" {
+			t.Fatal(code, after)
+		}
+		if to, _ := login("192.0.2.1:3", token); to != "/?later" {
+			t.Fatal(to)
+		}
+	}
+	if refused["bearer 192.0.2.1:1"] != 5 || refused["form 192.0.2.1:2"] != 5 || refused["bearer 192.0.2.1:3"] != 100 || refused["form 192.0.2.1:3"] != 100 {
+		t.Errorf("%v", refused)
+	}
+	if code, _ := ask("192.0.2.1:1", func(r *http.Request) { r.AddCookie(signedIn[0]) }); code != 200 {
+		t.Errorf("signed in: %d", code)
+	}
+	if code, _ := ask("192.0.2.2:1", bearer(token)); code != 200 {
+		t.Errorf("another address: %d", code)
+	}
+	now = now.Add(6 * time.Second)
+	if code, _ := ask("192.0.2.1:1", bearer(token)); code != 200 {
+		t.Errorf("after the wait: %d", code)
+	}
+	// However many addresses try, what is kept of them is bounded; those for whom there is no room count together.
+	for i := range 3000 {
+		ask(fmt.Sprintf("198.18.%d.%d:1", i/250, i%250), bearer("x"))
+	}
+	if code, _ := ask("198.19.0.1:1", bearer(token)); code != 429 {
+		t.Errorf("an address that there is no room for: %d", code)
+	}
+	now = now.Add(time.Minute)
+	if code, _ := ask("198.19.0.1:1", bearer(token)); code != 200 {
+		t.Errorf("a minute later: %d", code)
+	}
+	// Of IPv6 it is the network that counts.
+	for i := range 10 {
+		ask(fmt.Sprintf("[2001:db8::%d]:1", i), bearer("x"))
+	}
+	if code, _ := ask("[2001:db8::ffff]:1", bearer(token)); code != 429 {
+		t.Errorf("of the same network: %d", code)
 	}
 }
 

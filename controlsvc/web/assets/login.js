@@ -1,1 +1,1 @@
-document.getElementById('wrong').hidden = location.search !== '?wrong';
+for (const why of ['wrong', 'later']) document.getElementById(why).hidden = location.search !== `?${why}`;
