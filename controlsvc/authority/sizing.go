@@ -29,8 +29,10 @@ const (
 	// units each lease that starts later is made. A larger one saves calls and lies idle for longer, for a worker spends it
 	// no faster than it is asked.
 	batchShare = 30
-	// leastShare: a limit of fewer requests a worker is charged strictly where little is free; leases would lie idle.
+	// leastShare: a limit of fewer requests is charged strictly, and one of fewer requests a worker is where little is free or the
+	// window is longer than longWindow; leases would lie idle.
 	leastShare = 20
+	longWindow = time.Minute
 	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
@@ -100,7 +102,7 @@ func (s *sizing) plan(key Key, now instant.Instant, who asker, paused, ahead, co
 	workers := k.workers(now, who.worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
 	horizon := min(rate.Window/horizonShare, maxHorizon)
-	if tooSmall(rate) {
+	if tooSmall(rate) || tooFew(key.Rates, workers, cost) {
 		return strict
 	}
 	if free > rate.Most()/scarceShare {
@@ -126,6 +128,21 @@ func (s *sizing) plan(key Key, now instant.Instant, who asker, paused, ahead, co
 // cut to a strict charge would be lost beyond what is paused.
 func tooSmall(rate limit.Rate) bool {
 	return rate.Burst > 0 && float64(rate.Burst)*float64(rate.Window) < float64(rate.Units)*float64(2*minScheduledTTL)
+}
+
+// tooFew says whether a limit has too few requests to lease any ahead of need: a unit that lies in one worker's hands is missed
+// by the others, and for long where a window is long.
+func tooFew(rates []limit.Rate, workers, cost int64) bool {
+	for _, rate := range rates {
+		asking := int64(1)
+		if rate.Window > longWindow {
+			asking = workers
+		}
+		if rate.Most()/asking < leastShare*cost {
+			return true
+		}
+	}
+	return false
 }
 
 func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }

@@ -87,7 +87,7 @@ func (s *Standing) seen(result *wire.AskResult, held int64) bool {
 	s.Rate = limit.Rate{Units: result.Limit, Window: result.Window}
 	s.Remaining, s.Reset = min(result.Remaining+held, max(result.Remaining, result.Limit)), result.Reset
 	if s.Remaining < 1 {
-		s.RetryAfter, s.Over = result.Denial.RetryAfter, !s.Told.Shadow
+		s.RetryAfter, s.Over = result.Denial.Earliest(), !s.Told.Shadow
 	}
 	return s.Over
 }

@@ -27,8 +27,13 @@ import (
 type watched struct {
 	authority.Store
 
-	reserves atomic.Int64
-	stuck    atomic.Bool
+	reserves, settles atomic.Int64
+	stuck             atomic.Bool
+}
+
+func (w *watched) Settle(ctx context.Context, operations []authority.Settle) []error {
+	w.settles.Add(1)
+	return w.Store.Settle(ctx, operations)
 }
 
 func (w *watched) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {

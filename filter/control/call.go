@@ -135,7 +135,7 @@ func (c *Client) askFor(now instant.Instant, cl *call, g *group, number uint32, 
 		cost := g.demands[j].Cost
 		want := cost * int64(g.members.n)
 		if k.leases() {
-			want += k.Admission.Expected(now)
+			want += k.Admission.Expected(now, cost)
 		}
 		asks = append(asks, wire.Ask{
 			KeyRef: k.Ref, Plan: k.plan(), Min: cost, Waiting: uint32(g.members.n), Group: number,

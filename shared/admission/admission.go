@@ -252,8 +252,8 @@ func (d Demand) deny(now, since instant.Instant) (Output, bool) {
 	if k.standing(now, d.Cost) {
 		out := k.report(now)
 		out.Verdict, out.Source = Deny, FromDenial
-		out.RetryAfter, out.Never = max(0, k.denial.retryAt.Sub(now)), k.denial.never
-		if out.Never || !k.waits(now, since, out.RetryAfter) {
+		out.RetryAfter, out.Never = max(0, k.denial.earliest.Sub(now)), k.denial.never
+		if out.Never || !k.waits(now, since, max(0, k.denial.retryAt.Sub(now))) {
 			return out, true
 		}
 	}

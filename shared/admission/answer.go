@@ -189,7 +189,7 @@ func (a *Answer) decide(i int, since instant.Instant) Output {
 	}
 	// One that lacks units without a denial of its own denies too, with no wait to tell: the one that denies is reported.
 	out.Verdict = Deny
-	out.RetryAfter, out.Never = result.Denial.RetryAfter, result.Denial.Never
+	out.RetryAfter, out.Never = result.Denial.Earliest(), result.Denial.Never
 	return out
 }
 

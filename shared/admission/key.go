@@ -61,10 +61,11 @@ type known struct {
 
 // denial is one of the store's, which the worker repeats on its own until it ends.
 type denial struct {
-	until   instant.Instant
-	cost    int64 // requests of at least this cost are denied
-	retryAt instant.Instant
-	never   bool
+	until instant.Instant
+	cost  int64 // requests of at least this cost are denied
+	// earliest is what a client is told; retryAt when units are free at the latest, if nothing more is charged.
+	earliest, retryAt instant.Instant
+	never             bool
 }
 
 type state struct {
@@ -207,10 +208,11 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 	// The store denies from its execution on, which is not before the call was sent: counted from there, and by a slow
 	// clock, the denial never outlasts the store's. The client's wait is counted from the later side for the same reason.
 	next := denial{
-		until:   sent.Add(min(lease.AtLeast(result.Denial.DenyFor), ReaskAfter)),
-		cost:    cost,
-		retryAt: received.Add(result.Denial.RetryAfter),
-		never:   result.Denial.Never,
+		until:    sent.Add(min(lease.AtLeast(result.Denial.DenyFor), ReaskAfter)),
+		cost:     cost,
+		earliest: received.Add(result.Denial.Earliest()),
+		retryAt:  received.Add(result.Denial.RetryAfter),
+		never:    result.Denial.Never,
 	}
 	if result.Denial.Never {
 		next.until = sent.Add(ReaskAfter)

@@ -21,6 +21,9 @@ const (
 	maxDemandWidth = time.Second
 )
 
+// longWindow is how long a window is at most under which a worker asks for more ahead than it was asked for lately.
+const longWindow = time.Minute
+
 // endNoticed is how long before its end a lease is followed by the next, at most a quarter of its life.
 const endNoticed = 40 * time.Millisecond
 
@@ -189,18 +192,26 @@ func (k *Key) Ahead(now instant.Instant, round time.Duration) int64 {
 	if units > k.demand.over(now, 4*round)+spare {
 		return 0
 	}
-	return k.Expected(now)
+	return k.Expected(now, 0)
 }
 
 // Expected gives how many units the worker expects to spend within the life of the next lease; within half of it where
-// units are scarce, so that hardly any are left over at its end.
-func (k *Key) Expected(now instant.Instant) int64 {
+// units are scarce, so that hardly any are left over at its end. One request alone, of so many units, is no sign of another.
+// Where the shortest window is longer than longWindow there are as many to come as there were lately, and no more: what a
+// lease holds in vain is missed for as long.
+func (k *Key) Expected(now instant.Instant, one int64) int64 {
+	if k.demand.over(now, k.demand.width) <= one {
+		return 0
+	}
 	ttl := k.ttl
 	switch {
 	case ttl == 0:
 		ttl = k.rule.Rates[0].Window / 20
 	case k.scarce:
 		ttl /= 2
+	}
+	if k.shortest() > longWindow {
+		ttl = min(ttl, k.demand.width)
 	}
 	return k.demand.over(now, ttl)
 }

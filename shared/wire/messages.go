@@ -127,10 +127,20 @@ type AskResult struct {
 	Denial Denial
 }
 
-// Denial says for how long, to the worker and to the client.
+// Denial says for how long: DenyFor, to the worker, who denies by itself until then, and RetryAfter, until units are free if
+// every lease that is out is spent at its end.
 type Denial struct {
 	DenyFor, RetryAfter time.Duration
 	Never               bool
+}
+
+// Earliest is how long a client has to wait at least: where leases deny, which may come back, it is sooner than RetryAfter. A
+// denial that is in doubt, which stands for no time at all, tells nothing better than that.
+func (d Denial) Earliest() time.Duration {
+	if d.DenyFor > 0 {
+		return min(d.DenyFor, d.RetryAfter)
+	}
+	return d.RetryAfter
 }
 
 // GetPolicyRequest is sluice.v1.GetPolicyRequest.

@@ -153,6 +153,7 @@ func Draw(seed uint64) Scenario {
 	}
 	s.Faults = drawFaults(r)
 	s.drawSpending(r)
+	s.drawRoom()
 	s.drawWaiting()
 	s.drawPlan()
 	if quiet { // a network that is next to nothing beside the drift of the clocks
@@ -211,6 +212,21 @@ func (s *Scenario) drawSpending(r *rand.Rand) {
 		}
 		if r.IntN(4) == 0 {
 			l.Cost = min(most, 1+r.Int64N(4))
+		}
+	}
+}
+
+// drawRoom gives most limits enough units to be leased ahead of need, by chances of its own.
+func (s *Scenario) drawRoom() {
+	r := rand.New(rand.NewPCG(s.Seed, 0x200f))
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if l.Mode != limit.Lease || r.IntN(4) == 0 {
+			continue
+		}
+		l.Rates = slices.Clone(l.Rates)
+		for j := range l.Rates {
+			l.Rates[j].Units += 20 * l.RequestCost()
 		}
 	}
 }

@@ -246,6 +246,12 @@ func TestABoundOfEachAlgorithmIsJudged(t *testing.T) {
 						if l.Rates[0].Burst = 0; a == limit.TokenBucket && s.Seed%2 == 0 {
 							l.Rates[0].Burst = l.RequestCost() + int64(s.Seed)%20
 						}
+						if mode == limit.Lease && s.Seed%4 < 2 { // enough to be leased ahead of need
+							l.Rates[0].Units += 20 * l.RequestCost()
+							if l.Rates[0].Burst > 0 {
+								l.Rates[0].Burst += 20 * l.RequestCost()
+							}
+						}
 						return s
 					}, func(sim.Figures) {})
 					if (violations != nil) != (m != "") {

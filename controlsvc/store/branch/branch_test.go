@@ -299,6 +299,26 @@ func TestColdKeysGoToTheStore(t *testing.T) {
 	}
 }
 
+// What is denied by settled and strict units alone stands until they have left, also where the branch says so itself.
+func TestARememberedDenialStandsAsTheStores(t *testing.T) {
+	r := newRig(4)
+	k := key(100)
+	k.Rates[0].Window = time.Minute
+	r.strict(100, k, "all")
+	for i := range 200 {
+		r.pass(10 * time.Millisecond)
+		before := r.store.reserves.Load()
+		got := r.lease(10, k, fmt.Sprint("c", i))
+		if !got.Denied || got.Units != 0 || got.Denial.RetryAfter-got.Denial.DenyFor > 200*time.Millisecond {
+			t.Fatalf("ask %d: %+v; want a denial that stands until units are free", i, got)
+		}
+		if r.store.reserves.Load() == before {
+			return
+		}
+	}
+	t.Error("the store is asked each time")
+}
+
 // TestAStoreThatFails: a lease whose answer is lost is cancelled, under a name of its own.
 func TestAStoreThatFails(t *testing.T) {
 	r, k, ctx := newRig(4), key(1000), context.Background()

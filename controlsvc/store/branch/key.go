@@ -90,9 +90,11 @@ const (
 
 // denial is one of the store's: so many units, for as far ahead, are not to be had.
 type denial struct {
-	min            int64
-	horizon        time.Duration
-	until, retryAt instant.Instant
+	min     int64
+	horizon time.Duration
+	until   instant.Instant
+	// standsTill is until when the store's own denial stands, which may be later.
+	standsTill, retryAt instant.Instant
 }
 
 // count takes an ask into account.
@@ -262,7 +264,8 @@ func (k *key) note(o *authority.Reserve, r *authority.Reserved, bought bool, sen
 	}
 	d := denial{
 		min: o.Min, horizon: o.Horizon, retryAt: received.Add(r.Denial.RetryAfter),
-		until: sent.Add(lease.AtLeast(min(r.Denial.DenyFor, maxDenial))),
+		until:      sent.Add(lease.AtLeast(min(r.Denial.DenyFor, maxDenial))),
+		standsTill: sent.Add(lease.AtLeast(r.Denial.DenyFor)),
 	}
 	switch {
 	case o.Horizon == 0:
@@ -307,6 +310,9 @@ func (k *key) denial(o *authority.Reserve, now instant.Instant) authority.Denial
 	window := k.state.Rate.Window
 	if d := k.covers(o, now); d != nil {
 		denyFor := d.until.Sub(now)
+		if o.Min >= d.min {
+			denyFor = d.standsTill.Sub(now) // nobody is to come again before
+		}
 		return authority.Denial{RetryAfter: max(denyFor, d.retryAt.Sub(now)), DenyFor: denyFor}
 	}
 	if at := k.scheduled(o.Min, now); at != instant.Never {
