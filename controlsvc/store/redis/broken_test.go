@@ -57,12 +57,11 @@ var breaks = map[limit.Algorithm][]string{
 		"if w.less then w.latest = newest(w) end ==> ",
 		// Its quick way.
 		"units > tonumber(limit) ==> units > tonumber(limit) + 1",
-		"or want % min ~= 0 ==> ",
 		"'-inf', now - length, 'LIMIT' ==> '-inf', now - length + 1, 'LIMIT'",
 		"latest <= now - length then ==> latest <= now - length + 1 then",
 		"if now > latest then latest = now end ==> latest = now",
 		"if now > minted then minted = now end ==> ",
-		"'c:' .. call ==> 'l:' .. call",
+		"name .. nowText .. ==> name .. '0' ..",
 		"and leased == 0) ==> )",
 		"units, latest = 0, 0\n  else ==> latest = 0\n  else",
 		"units = units - unitsOf(page[j]) ==> units = units - 1",

@@ -13,8 +13,6 @@ const (
 	maxTogether = 32
 	// declined stands in the place of the answer to a charge that strict.lua does not make.
 	declined = -1
-	// ofOneWindow is how many numbers the answer to a reserve under one rate has.
-	ofOneWindow = atStandings + 2
 )
 
 // sent is a command for some of the invocations, by their indices: for one, or for strict charges that go together.
@@ -62,8 +60,8 @@ func (s *Store) send(ctx context.Context, invocations []invocation, which []int,
 			again = append(again, c.of...)
 			continue
 		}
-		if err == nil && invocations[c.of[0]].strict != nil {
-			again = append(again, divide(answer, c.of, invocations, answers, errs)...)
+		if err == nil && invocations[c.of[0]].together() {
+			again = append(again, separate(answer, c.of, invocations, answers, errs)...)
 			continue
 		}
 		for _, i := range c.of {
@@ -83,18 +81,18 @@ func (s *Store) commands(ctx context.Context, invocations []invocation, which []
 	commands := make([]sent, 0, len(which))
 	for n := 0; n < len(which); {
 		first := &invocations[which[n]]
-		if first.strict == nil {
+		if !first.together() {
 			first.script.name(first.args, first.bySource)
 			commands = append(commands, sent{first.once(ctx, first.args), which[n : n+1]})
 			n++
 			continue
 		}
 		to := n + 1
-		for to < len(which) && to-n < most && invocations[which[to]].strict == first.strict && invocations[which[to]].bySource == first.bySource {
+		for to < len(which) && to-n < most && invocations[which[to]].together() && invocations[which[to]].bySource == first.bySource {
 			to++
 		}
 		args := together(invocations, which[n:to])
-		first.strict.name(args, first.bySource)
+		first.script.name(args, first.bySource)
 		commands = append(commands, sent{first.once(ctx, args), which[n:to]})
 		n = to
 	}
@@ -105,35 +103,38 @@ func (i *invocation) once(ctx context.Context, args []any) once {
 	return once{IntSliceCmd: goredis.NewIntSliceCmd(ctx, args...), charges: i.charges}
 }
 
-// together gives the arguments of strict.lua for charges whose own are those of a reserve.
+// together gives strict.lua's arguments for some strict charges.
 func together(invocations []invocation, which []int) []any {
-	const keys, perCharge = 2, 6
+	const keys, perCharge = 2, 4
 	args := make([]any, atKeys, atKeys+(keys+perCharge)*len(which))
 	args[atCount] = keys * len(which)
 	for _, i := range which {
 		args = append(args, invocations[i].args[atKeys:atKeys+keys]...)
 	}
 	for _, i := range which {
-		// the operation, the windows' number, the length, the units, the most, the call, the part, want, min, ...
-		a := invocations[i].args[atKeys+keys:]
-		args = append(args, a[2], a[3], a[5], a[6], a[7], a[8])
+		args = append(args, invocations[i].args[atKeys+keys:]...)
 	}
 	return args
 }
 
-// divide gives each strict charge its part of the answer to all of them, and gives those that were declined: they are to be made
-// by the other script.
-func divide(answer []int64, of []int, invocations []invocation, answers [][]int64, errs []error) (again []int) {
-	from := 0
-	for _, i := range of {
+// separate gives each of some strict charges the answer that it would have had by itself, and gives those that were declined:
+// they are to be made by the other script.
+func separate(answer []int64, of []int, invocations []invocation, answers [][]int64, errs []error) (again []int) {
+	const ofOneWindow = atStandings + 2
+	space := make([]int64, ofOneWindow*len(of))
+	from := 1 // behind the instant
+	for n, i := range of {
 		switch {
 		case len(answer) > from && answer[from] == declined:
-			invocations[i].strict, invocations[i].bySource = nil, false
+			invocations[i] = invocations[i].otherwise()
 			again = append(again, i)
 			from++
-		case len(answer) >= from+ofOneWindow:
-			answers[i] = answer[from : from+ofOneWindow : from+ofOneWindow]
-			from += ofOneWindow
+		case len(answer) > from+1:
+			a := space[ofOneWindow*n : ofOneWindow*(n+1) : ofOneWindow*(n+1)]
+			a[atUnits], a[atMinted], a[atWindow] = invocations[i].units, answer[0], 1
+			a[atStandings], a[atStandings+1] = answer[from], answer[from+1]
+			answers[i] = a
+			from += 2
 		default:
 			errs[i] = fmt.Errorf("%w: %d numbers for %d strict charges", errAnswer, len(answer), len(of))
 		}

@@ -15,7 +15,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"sluice/controlsvc/authority"
-	"sluice/shared/limit"
 )
 
 // Whoever shares a pipeline with others gets the answer to its own question: each of many callers counts on keys of its own,
@@ -254,9 +253,7 @@ func BenchmarkAtOnce(b *testing.B) {
 }
 
 func (s *Store) invokeOne(key authority.Key) invocation {
-	i := s.invoke("reserve", key, []limit.Rate{key.Rates[0]})
-	i.args = append(i.args, "a", "", 1, 1, 0, 0)
-	return i
+	return s.invokeReserve(&authority.Reserve{Key: key, Call: "a", Want: 1, Min: 1}, key.Rates)
 }
 
 // redisCPU is what a server has spent so far.

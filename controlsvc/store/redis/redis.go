@@ -70,15 +70,24 @@ func (b *batch) add(place int, i invocation) {
 // moreArgs is how many arguments most operations have beyond those that invoke gives them.
 const moreArgs = 6
 
+// keyNames gives what a key's window is kept in; where its algorithm has one key only, second is empty.
+func (a *algorithm) keyNames(key *authority.Key, window time.Duration) (first, second string) {
+	name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(window.Microseconds(), 10) + a.second
+	if a.second == "" {
+		return name, ""
+	}
+	return name[:len(name)-len(a.second)], name
+}
+
 // invoke begins an operation on a key's windows.
 func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate) invocation {
 	algorithm := s.algorithms[key.Algorithm]
 	args := make([]any, atKeys, atKeys+2*len(windows)+2+3*len(windows)+moreArgs)
 	for _, w := range windows {
-		name := "sluice:{" + key.Name + "}:" + key.Algorithm.String() + ":" + strconv.FormatInt(w.Window.Microseconds(), 10) + algorithm.second
-		args = append(args, name[:len(name)-len(algorithm.second)])
-		if algorithm.second != "" {
-			args = append(args, name)
+		first, second := algorithm.keyNames(&key, w.Window)
+		args = append(args, first)
+		if second != "" {
+			args = append(args, second)
 		}
 	}
 	args[atCount] = len(args) - atKeys
@@ -87,6 +96,29 @@ func (s *Store) invoke(operation string, key authority.Key, windows []limit.Rate
 		args = append(args, w.Window.Microseconds(), w.Units, w.Most())
 	}
 	return invocation{script: &algorithm.script, charges: operation == "reserve" || operation == "record", args: args}
+}
+
+// invokeReserve gives the execution of a reserve.
+func (s *Store) invokeReserve(r *authority.Reserve, windows []limit.Rate) invocation {
+	if r.TTL == 0 && r.Want%r.Min == 0 && r.Want <= store.MaxHeld && r.Key.Algorithm == limit.SlidingLog && len(windows) == 1 {
+		first, second := s.algorithms[limit.SlidingLog].keyNames(&r.Key, windows[0].Window)
+		return invocation{
+			script: &s.strict, charges: true, units: r.Want,
+			otherwise: func() invocation { return s.invokeAnyReserve(r, windows) },
+			args: []any{
+				"", "", 2, first, second,
+				windows[0].Window.Microseconds(), windows[0].Units, string(store.Strict) + ":" + r.Call + ":" + r.Part + ":", r.Want,
+			},
+		}
+	}
+	return s.invokeAnyReserve(r, windows)
+}
+
+func (s *Store) invokeAnyReserve(r *authority.Reserve, windows []limit.Rate) invocation {
+	i := s.invoke("reserve", r.Key, windows)
+	// More than fits a double is more than any limit, too.
+	i.args = append(i.args, r.Call, r.Part, min(r.Want, store.MaxHeld), min(r.Min, store.MaxHeld), r.TTL.Microseconds(), r.Horizon.Microseconds())
+	return i
 }
 
 // Reserve implements authority.Store.
@@ -108,14 +140,7 @@ func (s *Store) reserve(ctx context.Context, operations []authority.Reserve) []a
 			continue
 		}
 		windows[place] = store.Windows(r.Key.Rates)
-		i := s.invoke("reserve", r.Key, windows[place])
-		// More than fits a double is more than any limit, too.
-		i.args = append(i.args, r.Call, r.Part, min(r.Want, store.MaxHeld), min(r.Min, store.MaxHeld), r.TTL.Microseconds(),
-			r.Horizon.Microseconds())
-		if r.TTL == 0 && r.Key.Algorithm == limit.SlidingLog && len(windows[place]) == 1 {
-			i.strict = &s.strict
-		}
-		b.add(place, i)
+		b.add(place, s.invokeReserve(r, windows[place]))
 	}
 	answers, errs := s.run(ctx, b.invocations)
 	for n, place := range b.place {

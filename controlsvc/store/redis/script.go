@@ -92,15 +92,20 @@ func newScript(source string) script {
 // invocation is one execution of a script, or a strict charge, which is executed along with others.
 type invocation struct {
 	script *script
-	// strict is what makes such charges together, where it is one; nil where it is not, or that has declined it.
-	strict *script
 	// bySource has it sent with the script's source, which the server does not know.
 	bySource bool
 	// charges says whether it takes units.
 	charges bool
+	// units is how many strict.lua is to charge, and otherwise gives the invocation that stands in its place where that
+	// declines; nil where it is not of that script.
+	units     int64
+	otherwise func() invocation
 	// args are EVALSHA's, with places for the first two: what is executed, how many keys there are, the keys, and the rest.
 	args []any
 }
+
+// together says whether the invocation is executed along with others of its kind.
+func (i *invocation) together() bool { return i.otherwise != nil }
 
 // What is where in an invocation's arguments.
 const (

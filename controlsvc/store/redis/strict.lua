@@ -4,16 +4,17 @@
 -- take Redis as long as the charges themselves. What is not as simple is declined, and is made by the other script.
 --
 -- KEYS  for each charge the two of its window
--- ARGV  for each charge the window's length, the units of its rate, the call and the part that it is for, want and min
+-- ARGV  for each charge the window's length, the units of its rate, its name but for minted and units, and its units
 --
--- Answers, one after the other, what reserve in operations.lua does; -1 alone for a charge that is declined.
+-- Answers the instant, and for each charge, one after the other, the units inside and how long until the window is empty; -1
+-- alone for one that is declined.
 --
 -- A whole number that is an argument by itself is given as it is: redis.call prints all its digits.
 
-local answer = {}
+local answer = {now}
 
 -- Makes a charge, or gives false before anything is written. What has leases goes the other way.
-local function charge(charges, accountKey, length, limit, call, part, want, min)
+local function charge(charges, accountKey, length, limit, name, want)
   local account, units, leased, size, latest, minted, till = redis.call('GET', accountKey), 0, 0, 0, 0, 0, 0
   if account and #account == ACCOUNT_SIZE then
     units, leased, size, latest, minted, till = struct.unpack(ACCOUNT, account)
@@ -29,12 +30,12 @@ local function charge(charges, accountKey, length, limit, call, part, want, min)
     for j = 1, gone do units = units - unitsOf(page[j]) end
   end
   units = units + want
-  if units > tonumber(limit) or want % min ~= 0 or size >= MAX_CHARGES then return false end
+  if units > tonumber(limit) or size >= MAX_CHARGES then return false end
   if now > latest then latest = now end
   local lives = livesTill(till, latest + length)
   -- The members are what counts. That the account is of as many is looked at whenever their lives are prolonged.
   if lives > till and redis.call('ZCARD', charges) ~= size then return false end
-  local name = 'c:' .. call .. ':' .. part .. ':' .. nowText .. ':' .. fmt(want)
+  name = name .. nowText .. ':' .. want
   if redis.call('ZADD', charges, 'NX', nowText, name) == 0 then return false end -- there is one of this name
   if now > minted then minted = now end
   if gone > 0 then redis.call('ZREMRANGEBYRANK', charges, '0', lastGone) end
@@ -46,17 +47,14 @@ local function charge(charges, accountKey, length, limit, call, part, want, min)
     redis.call('SET', accountKey, account, 'KEEPTTL')
   end
   if lives > till or size == 0 then redis.call('PEXPIRE', charges, life) end
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = want, now, 0, 0, 0
-  answer[n + 6], answer[n + 7], answer[n + 8], answer[n + 9], answer[n + 10] = 0, 0, 1, units, latest + length - now
+  answer[#answer + 1], answer[#answer + 2] = units, latest + length - now
   return true
 end
 
 for i = 0, #KEYS / 2 - 1 do
-  local a = 6 * i
+  local k, a = 2 * i, 4 * i
   -- What is wrong with one key is nothing to the others: the other script says what it is.
-  local sound, made = pcall(charge, KEYS[2 * i + 1], KEYS[2 * i + 2], tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4],
-    tonumber(ARGV[a + 5]), ARGV[a + 6])
+  local sound, made = pcall(charge, KEYS[k + 1], KEYS[k + 2], tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
   if not (sound and made) then answer[#answer + 1] = -1 end
 end
 return answer
