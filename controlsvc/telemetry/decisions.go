@@ -47,7 +47,8 @@ func newDecisions(registry prometheus.Registerer) *decisions {
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_decisions_total",
 			Help: "Requests decided, as the workers report them, by limit (the one that denied, else the one with least left; " +
-				"\"(block)\": the policy's block list; empty: none), route (the policy's path pattern, \"(other)\": not the policy's), window of the rate that decided, result (admitted, denied, " +
+				"\"(block)\": the policy's block list; empty: none), route (the policy's path pattern, \"(other)\": not the policy's), " +
+				"window of the rate that decided, result (admitted, denied, " +
 				"left: the client did, shadow_admitted, shadow_denied: what a limit in shadow says besides) and source.",
 		}, []string{"limit", "route", "window", "result", "source"}),
 		near: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -48,7 +48,8 @@ type Listener interface {
 	Decided(now instant.Instant, r *Request, out admission.Output)
 	// ShadowDecided tells what a limit in shadow would have made of a request.
 	ShadowDecided(now instant.Instant, s Shadow, out admission.Output)
-	// TraceID gives the W3C trace id of a request that is denied, for a sample; empty where it has none or it is not known.
+	// TraceID gives the W3C trace id of a request that is denied or begins to wait, for a sample; empty where it has none or it
+	// is not known.
 	TraceID(r *Request) string
 	// PolicyArrived tells of a policy of another version than before.
 	PolicyArrived(p *policy.Policy)

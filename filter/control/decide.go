@@ -12,6 +12,8 @@ type Shadow struct {
 	Stream host.ContextID
 	Key    *Key
 	Cost   int64
+	// traceID is the request's, where that has waited.
+	traceID string
 }
 
 // shadowShare is which part of the requests that may wait at once, one in so many, may wait for the sake of a shadow: those
@@ -22,7 +24,10 @@ const shadowShare = 4
 // both are copied where they are kept. Release is to be called before the demands are made.
 func (c *Client) Decide(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand) (admission.Output, bool) {
 	out, is := c.step(now, r, keys, demands)
-	if is && out.Verdict == admission.Admit {
+	switch {
+	case !is:
+		r.traceID = c.listener.TraceID(r)
+	case out.Verdict == admission.Admit:
 		c.shadows = append(c.shadows, r.Shadows...)
 	}
 	c.decideShadows(now)
@@ -68,6 +73,9 @@ func (c *Client) decided(now instant.Instant, r *Request, out admission.Output) 
 		return
 	}
 	if out.Verdict == admission.Admit {
+		for i := range r.Shadows {
+			r.Shadows[i].traceID = r.traceID
+		}
 		c.shadows = append(c.shadows, r.Shadows...)
 	}
 	if r.shadow == nil {
@@ -90,11 +98,14 @@ func (c *Client) decideShadows(now instant.Instant) {
 			c.spare = &Request{shadow: &Shadow{}}
 		}
 		r := c.spare
-		r.Stream, *r.shadow = s.Stream, s
+		r.Stream, *r.shadow, r.traceID = s.Stream, s, s.traceID
 		out, is := c.step(now, r, c.shadowKey[:], c.shadowDemand[:])
 		if is {
 			c.listener.ShadowDecided(now, s, out)
 		} else {
+			if r.traceID == "" {
+				r.traceID = c.listener.TraceID(r)
+			}
 			c.shadowsAsked++
 			c.spare = nil
 		}

@@ -15,6 +15,8 @@ type Request struct {
 	Route string
 	// Trace is the request's traceparent, of which the call that asks for it is to be a part; empty for none.
 	Trace string
+	// traceID is its W3C trace id, of one that waits: its headers cannot be read any more once it is denied.
+	traceID string
 	// Shadows are the limits in shadow that it is under, to be decided once it is admitted.
 	Shadows []Shadow
 

@@ -229,10 +229,14 @@ func (c *Client) sample(now instant.Instant, r *Request, ref wire.KeyRef, route 
 	if !t.samples(ref) {
 		return
 	}
+	trace := r.traceID
+	if trace == "" {
+		trace = c.listener.TraceID(r)
+	}
 	t.sampled[len(t.next.Denials)] = now
 	t.next.Denials = append(t.next.Denials, wire.DenialSample{
 		KeyRef: ref, Route: route, Window: out.Rate.Window, Source: uint8(out.Source), Remaining: out.Remaining, RetryAfter: out.RetryAfter,
-		TraceID: c.listener.TraceID(r), Shadow: r.shadow != nil,
+		TraceID: trace, Shadow: r.shadow != nil,
 	})
 }
 

@@ -288,12 +288,12 @@ func (p *Plugin) isGRPC() bool {
 	return is && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// TraceID gives a request's trace id, while its headers can be read or where the request has it.
+// TraceID gives a request's trace id, while its headers can be read.
 func (p *Plugin) TraceID(r *control.Request) string {
-	header := r.Trace
-	if r.Stream == p.reading {
-		header, _ = p.proxy.RequestHeader("traceparent")
+	if r.Stream != p.reading {
+		return ""
 	}
+	header, _ := p.proxy.RequestHeader("traceparent")
 	if !isTrace(header) {
 		return ""
 	}

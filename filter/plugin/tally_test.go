@@ -241,6 +241,62 @@ func TestADenialsSample(t *testing.T) {
 	}
 }
 
+// traced gives what a sample of a denial says of its trace, by limit, source and whether it is a shadow's.
+func (s *service) traced() map[string]string {
+	all := map[string]string{}
+	for _, report := range s.reported {
+		for _, sample := range report.Denials {
+			what := sample.Limit + " " + admission.Source(sample.Source).String()
+			if sample.Shadow {
+				what += " in shadow"
+			}
+			all[what] = sample.TraceID
+		}
+	}
+	return all
+}
+
+// A denial has its request's trace id wherever it is decided, also where nobody keeps the trace and calls have no part in it.
+func TestStoriesOfTraces(t *testing.T) {
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	traced := append(get("acme"), host.Header{"traceparent", "00-" + id + "-00f067aa0ba902b7-00"})
+	for name, c := range map[string]struct {
+		of   func(p *policy.Policy)
+		want string
+	}{
+		"of a request that waits": {of: func(*policy.Policy) {}, want: "tenant store"},
+		"of a limit in shadow that waits": {
+			of: func(p *policy.Policy) { p.Limits[0].Shadow = 100 }, want: "tenant store in shadow",
+		},
+		"of a limit in shadow, of a request that waits": {
+			of: func(p *policy.Policy) {
+				second := p.Limits[0]
+				second.Name, second.Shadow, second.Rates = "second", 100, p.Limits[0].Rates
+				p.Limits[0].Rates = []limit.Rate{rate(9, 10*time.Second)}
+				p.Limits = append(p.Limits, second)
+			},
+			want: "second store in shadow",
+		},
+	} {
+		scenario(t, name, func(t *testing.T, w *world) {
+			p := shop("v1", limit.Deny, rate(2, 10*time.Second))
+			c.of(p)
+			w.with(p)
+			others := wire.KeyRef{Limit: p.Limits[len(p.Limits)-1].Name, Key: "acme"}
+			w.service.charges[others] = append(w.service.charges[others], &charge{units: 1, at: w.clock()})
+			for range 2 { // the second is one too many, of which only the store knows
+				w.worker().request(traced, nil)
+				w.serve()
+			}
+			w.pass(2 * time.Second)
+			got := w.service.traced()
+			if got[c.want] != id {
+				t.Errorf("%s: trace %q, want %q; told %v", c.want, got[c.want], id, got)
+			}
+		})
+	}
+}
+
 // With tracing a call is a part of the trace of the request that waits for it, if that trace is kept; without, of none.
 func TestTheTraceOfACall(t *testing.T) {
 	const kept = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
