@@ -27,6 +27,14 @@ type key struct {
 // is says whether it is the key that a bound is of.
 func (k *key) is(b *bound) bool { return k.limit == b.limit && k.name == b.key }
 
+// compareUse puts the one first whose use is longest ago.
+func (k *key) compareUse(other *key) int {
+	if k.used != other.used {
+		return cmp.Compare(k.used, other.used)
+	}
+	return cmp.Or(cmp.Compare(k.name, other.name), cmp.Compare(k.limit, other.limit))
+}
+
 // keys are what is counted, bounded in number and size. Of too many, those go whose use is longest ago.
 type keys struct {
 	// slots find a key: it stands where its hash says, or in the next slot from there on that was free. There is a power of two
@@ -154,9 +162,7 @@ func (k *keys) makeRoom(now instant.Instant) {
 			k.entries += int(s.key.entries)
 		}
 	}
-	slices.SortFunc(live, func(a, b slot) int {
-		return cmp.Or(cmp.Compare(a.key.used, b.key.used), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.key.limit, b.key.limit))
-	})
+	slices.SortFunc(live, func(a, b slot) int { return a.key.compareUse(b.key) })
 	for len(live) > max(0, k.most-k.most/more-1) || k.entries > maxEntries-maxEntries/more {
 		k.entries -= int(live[0].key.entries)
 		live = live[1:]
