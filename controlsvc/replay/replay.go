@@ -2,7 +2,7 @@
 // of today if there is one. It decides with the code that binds a request to limits in the filter, and with the counts of the
 // memory store, at the times that the log has. What it says is what limits in mode strict would have done, exactly.
 //
-//	accesslog.Log → bindings (Binder) → side (memory.Strict) → tally, course → Report → table, JSON, HTML
+//	accesslog.Log → bindings (Binder) → keys → side (memory.Strict) → tally, course → Report → table, JSON, HTML
 package replay
 
 import (
