@@ -51,29 +51,26 @@ func (c *call) writeHeader(name, value string) {
 	c.status, c.message = h, appendBytes(c.message, 3, h)
 }
 
-// standing writes a DescriptorStatus. Nothing is known of a limit in shadow whose decision nobody has waited for.
+// standing writes a DescriptorStatus. Of what nothing is known of it has no limit: Envoy would tell its client that none of
+// it is left. Nor of a limit in shadow, for clients are not to hear of that.
 func (c *call) standing(s *replica.Standing) {
 	b := appendNumber(c.status[:0], 1, codeOf(s.Over))
-	rate := s.Rate
-	if rate.Window == 0 {
-		rate = s.Told.Rates[0]
-	}
-	unit, multiplier := unitOf(rate.Window)
-	r := appendNumber(c.rate[:0], 1, uint64(min(rate.Units, math.MaxUint32)))
-	r = appendNumber(r, 2, uint64(unit))
-	r = appendBytes(r, 3, s.Told.Limit.Name)
-	if multiplier > 1 {
-		r = protowire.AppendTag(r, 4, protowire.BytesType)
-		r = protowire.AppendVarint(r, uint64(1+protowire.SizeVarint(uint64(multiplier))))
-		r = appendNumber(r, 1, uint64(multiplier))
-	}
-	c.rate = r
-	b = appendBytes(b, 2, r)
-	if s.Rate.Window != 0 {
+	if s.Rate.Window != 0 && !s.Told.Shadow {
+		unit, multiplier := unitOf(s.Rate.Window)
+		r := appendNumber(c.rate[:0], 1, uint64(min(s.Rate.Units, math.MaxUint32)))
+		r = appendNumber(r, 2, uint64(unit))
+		r = appendBytes(r, 3, s.Told.Limit.Name)
+		if multiplier > 1 {
+			r = protowire.AppendTag(r, 4, protowire.BytesType)
+			r = protowire.AppendVarint(r, uint64(1+protowire.SizeVarint(uint64(multiplier))))
+			r = appendNumber(r, 1, uint64(multiplier))
+		}
+		b = appendBytes(b, 2, r)
 		b = appendNumber(b, 3, uint64(min(max(s.Remaining, 0), math.MaxUint32)))
 		r = appendNumber(r[:0], 1, uint64(s.Reset/time.Second))
 		r = appendNumber(r, 2, uint64(s.Reset%time.Second))
 		b = appendBytes(b, 4, r)
+		c.rate = r
 	}
 	c.status = b
 }

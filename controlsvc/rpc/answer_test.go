@@ -45,16 +45,14 @@ func generated(c *call) *ratelimitv3.RateLimitResponse {
 		if s.Over {
 			one.Code = ratelimitv3.RateLimitResponse_OVER_LIMIT
 		}
-		rate := s.Rate
-		if rate.Window == 0 {
-			rate = s.Told.Rates[0]
-		} else {
-			one.LimitRemaining = uint32(min(max(s.Remaining, 0), math.MaxUint32))
-			one.DurationUntilReset = durationpb.New(s.Reset)
+		if s.Told.Shadow || s.Rate.Window == 0 {
+			continue
 		}
-		unit, multiplier := unitOf(rate.Window)
+		one.LimitRemaining = uint32(min(max(s.Remaining, 0), math.MaxUint32))
+		one.DurationUntilReset = durationpb.New(s.Reset)
+		unit, multiplier := unitOf(s.Rate.Window)
 		one.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
-			Name: s.Told.Limit.Name, RequestsPerUnit: uint32(min(rate.Units, math.MaxUint32)), Unit: unit,
+			Name: s.Told.Limit.Name, RequestsPerUnit: uint32(min(s.Rate.Units, math.MaxUint32)), Unit: unit,
 		}
 		if multiplier > 1 {
 			one.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(multiplier)
@@ -84,6 +82,7 @@ func TestAnswersAreReadByProtobuf(t *testing.T) {
 					own.Window = max(own.Window, time.Second)
 					l := &policy.Limit{Name: rapid.StringMatching(`[a-z]{1,200}`).Draw(t, "name"), Rates: []limit.Rate{own}}
 					s.Told = ratefields.New(&policy.Policy{}, l.Rule("", ""))
+					s.Told.Shadow = rapid.Bool().Draw(t, "shadow")
 					d.Limits = append(d.Limits, s.Told)
 				}
 				d.Standings = append(d.Standings, s)

@@ -119,7 +119,7 @@ func TestShouldRateLimit(t *testing.T) {
 		{"tenant=delta +2", "X Xtenant:1"},
 		{"tenant=delta +1", "O Otenant:0"},
 		{"tenant=delta +0", "X Xtenant:0"},
-		{"tenant=delta +0|tenant=epsilon", "X Xtenant:0 Otenant:0"},
+		{"tenant=delta +0|tenant=epsilon", "X Xtenant:0 O"},
 		{"tenant=epsilon", "O Otenant:2"},
 		{"tenant=epsilon +18446744073709551615", "X Xtenant:2"},
 		{"costly=1", "O Ocostly:6"},
@@ -142,9 +142,10 @@ func TestShouldRateLimit(t *testing.T) {
 		{"tenant=beta|vip=1", "O O Ovip:0"},
 		{"vip=1", "X Xvip:0"},
 		// In shadow nothing is denied.
-		{"watched=1", "O Owatched:0"},
-		{"watched=1", "O Owatched:0"},
-		{"watched=1", "O Owatched:0"},
+		{"watched=1", "O O"},
+		{"watched=1", "O O"},
+		{"watched=1|tenant=iota", "O O Otenant:2"},
+		{"watched=1 +0", "O O"},
 	} {
 		got, err := client.ShouldRateLimit(soon(t), question(step.ask))
 		if err != nil {

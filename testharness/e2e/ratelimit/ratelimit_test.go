@@ -26,6 +26,7 @@ limits:
   - {name: tenant, descriptor: [{key: tenant}], rates: [3/h], mode: strict}
   - {name: burst, descriptor: [{key: tenant, value: burst}], rates: [10/h], mode: lease}
   - {name: joined, descriptor: [{key: a}, {key: b}], rates: [1/h], mode: strict}
+  - {name: watched, descriptor: [{key: a}, {key: b, value: watched}], rates: [1/h], mode: strict, shadow: true}
   - {name: hot, descriptor: [{key: tenant, value: hot}], rates: [1000/s], mode: lease}
 `
 
@@ -198,6 +199,9 @@ func TestThroughEnvoysOwnFilter(t *testing.T) {
 		{"x-a=\xfe x-b=2", 200, "0"},
 		{"x-tenant=\xed\xa0\x80", 200, "2"},
 		{"x-tenant=acme x-a=\xc3 x-b=2", 429, "0"},
+		// Clients do not hear of a limit in shadow, whose window is full by the second time.
+		{"x-tenant=other x-a=1 x-b=watched", 200, "2"},
+		{"x-tenant=other x-a=1 x-b=watched", 200, "1"},
 		// No descriptor, so that the service is not even asked.
 		{"x-nobody=1", 200, ""},
 	} {
