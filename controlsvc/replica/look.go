@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"strings"
 
 	"sluice/shared/admission"
 	"sluice/shared/limit"
@@ -35,34 +36,34 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 		case !rule.Unlimited:
 			standings[i] = Standing{Told: ratefields.New(p, rule)}
 			looked = append(looked, i)
-			request.Asks = append(request.Asks, wire.Ask{KeyRef: wire.KeyRef{Limit: name, Key: d.Key}, Min: 1})
+			request.Asks = append(request.Asks, wire.Ask{KeyRef: wire.KeyRef{Limit: name, Key: strings.Clone(d.Key)}, Min: 1})
 		}
 	}
-	denied := false
-	if len(request.Asks) > 0 {
-		if r.config.Longest > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, r.config.Longest)
-			defer cancel()
-		}
-		response, err := r.config.Authority.Sync(ctx, &request)
+	// seen is what the limits say together that were looked at, which are told of; none in shadow is.
+	seen := admission.Output{Verdict: admission.Admit, Demand: -1}
+	var told []*ratefields.Limit
+	if len(looked) > 0 {
+		results, err := r.ask(ctx, &request)
 		if err != nil {
 			return err
 		}
 		for n, i := range looked {
-			var held int64
-			for _, w := range r.workers {
-				held += w.free(p, &demands[i], &standings[i].Told.Rule)
+			s := &standings[i]
+			out, known := s.see(&results[n], r.held(p, &demands[i], &s.Told.Rule))
+			if known && !s.Told.Shadow {
+				out.Demand = len(told)
+				told = append(told, s.Told)
+				seen = admission.Worse(seen, out)
 			}
-			denied = standings[i].seen(&response.Results[n], held) || denied
 		}
 	}
-	if denied {
+	if seen.Verdict == admission.Deny {
 		for i := range charged {
 			standings[places[i]] = Standing{Told: ratefields.New(p, charged[i].rule(p, (*policy.Limit).WithRate))}
 		}
-		into.denyBy(standings)
-		r.workers[0].count(p, into.Limits[0].Limit.Name, into.Output)
+		into.Output, into.Limits = seen, append(into.Limits[:0], told...)
+		into.Standings = append(into.Standings[:0], standings...)
+		r.workers[0].count(p, told[seen.Demand].Limit.Name, into.Output)
 		return nil
 	}
 	if len(charged) > 0 {
@@ -76,31 +77,53 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 		r.workers[0].count(p, "", into.Output)
 	}
 	into.Standings = append(into.Standings[:0], standings...)
+	if seen.Demand >= 0 {
+		seen.Demand, seen.Source = len(into.Limits)+seen.Demand, into.Source
+		into.Limits = append(into.Limits, told...)
+		into.Output = admission.Worse(into.Output, seen)
+	}
 	return nil
 }
 
-// seen takes over how a limit stands, of which so many units are held, and says whether it denies. In shadow it does not.
-func (s *Standing) seen(result *wire.AskResult, held int64) bool {
-	if result.Problem != wire.NoProblem {
-		return false
+// ask has the authority look.
+func (r *Replica) ask(ctx context.Context, request *wire.SyncRequest) ([]wire.AskResult, error) {
+	if r.config.Longest > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.config.Longest)
+		defer cancel()
 	}
-	s.Rate = limit.Rate{Units: result.Limit, Window: result.Window}
-	s.Remaining, s.Reset = min(result.Remaining+held, max(result.Remaining, result.Limit)), result.Reset
-	if s.Remaining < 1 {
-		s.RetryAfter, s.Over = result.Denial.Earliest(), !s.Told.Shadow
+	response, err := r.config.Authority.Sync(ctx, request)
+	if err != nil {
+		return nil, err
 	}
-	return s.Over
+	return response.Results, nil
 }
 
-// denyBy denies by the limit that was looked at with the longest wait.
-func (d *Decision) denyBy(standings []Standing) {
-	d.Standings = append(d.Standings[:0], standings...)
-	d.Output = admission.Output{Verdict: admission.Deny, Source: admission.FromStore}
-	for i := range standings {
-		s := &standings[i]
-		if s.Over && (len(d.Limits) == 0 || s.RetryAfter > d.RetryAfter) {
-			d.Limits = append(d.Limits[:0], s.Told)
-			d.Rate, d.Remaining, d.Reset, d.RetryAfter = s.Rate, s.Remaining, s.Reset, s.RetryAfter
+// held is how many units the replica's workers hold of a key.
+func (r *Replica) held(p *policy.Policy, d *Demand, rule *policy.Rule) (units int64) {
+	for _, w := range r.workers {
+		units += w.free(p, d, rule)
+	}
+	return units
+}
+
+// see takes over how a limit stands, of which so many units are held, and gives what it says of a request of one unit; false
+// where it could not be looked at.
+func (s *Standing) see(result *wire.AskResult, held int64) (out admission.Output, known bool) {
+	if result.Problem != wire.NoProblem {
+		return admission.Output{}, false
+	}
+	out = admission.Output{
+		Verdict: admission.Admit, Source: admission.FromStore, Rate: limit.Rate{Units: result.Limit, Window: result.Window},
+		Remaining: min(result.Remaining+held, max(result.Remaining, result.Limit)), Reset: result.Reset,
+	}
+	if out.Remaining < 1 {
+		out.Verdict, out.Never = admission.Deny, result.Limit < 1
+		if !out.Never {
+			out.RetryAfter = result.Denial.Earliest()
 		}
 	}
+	s.Rate, s.Remaining, s.Reset, s.RetryAfter = out.Rate, out.Remaining, out.Reset, out.RetryAfter
+	s.Over = out.Verdict == admission.Deny && !s.Told.Shadow
+	return out, true
 }

@@ -273,6 +273,52 @@ func TestAnAnswerTellsWhatIsKnown(t *testing.T) {
 	}
 }
 
+// Who only looks is told as much as who spends: the fields of the limit with the smallest share left, and of one that holds nothing
+// that no wait helps.
+func TestALookTells(t *testing.T) {
+	_, client := envoys(t, envoysPolicy+"  - {name: closed, descriptor: [{key: closed}], rates: [0/d], mode: strict}\n", nil)
+	const closed = `{"error":"rate_limited","message":"The request costs more than its limit of 0/24h holds.","limit":"closed","retry_after":null}` + "\n"
+	for _, step := range []struct{ ask, fields, body string }{
+		{"tenant=beta +0", `ratelimit-policy: "tenant";q=3;w=60|ratelimit: "tenant";r=3;t=0`, ""},
+		{"tenant=beta", `ratelimit-policy: "tenant";q=3;w=60|ratelimit: "tenant";r=2;t=60`, ""},
+		{
+			"tenant=beta +0|costly=1", `ratelimit-policy: "costly";q=10;w=3600, "tenant";q=3;w=60|ratelimit: "costly";r=6;t=3600`, "",
+		},
+		{
+			"tenant=beta +1|costly=1 +0", `ratelimit-policy: "tenant";q=3;w=60, "costly";q=10;w=3600|ratelimit: "tenant";r=1;t=60`, "",
+		},
+		{
+			"tenant=beta +0|route=/a", `ratelimit-policy: "route/m";q=5;w=60, "route/90s";q=7;w=90, "tenant";q=3;w=60|ratelimit: "tenant";r=1;t=60`, "",
+		},
+		{"watched=1 +0", "", ""},
+		{
+			"tenant=beta +1|watched=1 +0", `ratelimit-policy: "tenant";q=3;w=60|ratelimit: "tenant";r=0;t=60`, "",
+		},
+		{
+			"tenant=beta +0", `content-type: application/json|retry-after: 60|ratelimit-policy: "tenant";q=3;w=60|ratelimit: "tenant";r=0;t=60`,
+			`{"error":"rate_limited","message":"Over the limit of 3/m. Retry in 60 s.","limit":"tenant","retry_after":60}` + "\n",
+		},
+		{"closed=1", `content-type: application/json|ratelimit-policy: "closed";q=0;w=86400|ratelimit: "closed";r=0;t=0`, closed},
+		{"closed=1 +0", `content-type: application/json|ratelimit-policy: "closed";q=0;w=86400|ratelimit: "closed";r=0;t=0`, closed},
+		{
+			"tenant=beta +0|closed=1 +0",
+			`content-type: application/json|ratelimit-policy: "tenant";q=3;w=60, "closed";q=0;w=86400|ratelimit: "closed";r=0;t=0`, closed,
+		},
+	} {
+		got, err := client.ShouldRateLimit(soon(t), question(step.ask))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		for _, h := range got.GetResponseHeadersToAdd() {
+			fields = append(fields, h.GetKey()+": "+h.GetValue())
+		}
+		if said := strings.Join(fields, "|"); said != step.fields || string(got.GetRawBody()) != step.body {
+			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", step.ask, said, got.GetRawBody(), step.fields, step.body)
+		}
+	}
+}
+
 // From cold, however many ask at once, no more than the limit is admitted, in strict and by leases.
 func TestNeverOverFromCold(t *testing.T) {
 	for _, mode := range []string{"strict", "lease"} {

@@ -154,7 +154,7 @@ func Step(now instant.Instant, in Input) Output {
 		if d.Key.async() {
 			if denied, is := d.denyCounted(now); is && !in.Away {
 				denied.Demand = i
-				out = worse(out, denied)
+				out = Worse(out, denied)
 			}
 			continue
 		}
@@ -164,7 +164,7 @@ func Step(now instant.Instant, in Input) Output {
 		lacking = true
 		if one, is := d.lacks(now, in.Since); is {
 			one.Demand = i
-			out = worse(out, one)
+			out = Worse(out, one)
 		}
 	}
 	switch {
@@ -207,7 +207,7 @@ func spend(now instant.Instant, in Input) Output {
 			source = max(source, FromCount)
 		}
 		one.Demand = i
-		out = worse(out, one)
+		out = Worse(out, one)
 	}
 	if out.Verdict != Admit {
 		return out
@@ -297,7 +297,7 @@ func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
 			// A cost above the share may still pass when the service is back.
 			one.RetryAfter = max(one.RetryAfter, unavailableRetry)
 		}
-		out = worse(out, one)
+		out = Worse(out, one)
 	}
 	return out
 }
@@ -315,9 +315,9 @@ func Share(units int64, workers, rank uint32) int64 {
 	return share
 }
 
-// worse gives of two verdicts the one that stands: a denial before an ask, that before being held, that before an admission;
+// Worse gives of two verdicts the one that stands: a denial before an ask, that before being held, that before an admission;
 // of denials the one that is for ever, else the longer wait; of admissions the smaller remaining share. The first where equal.
-func worse(a, b Output) Output {
+func Worse(a, b Output) Output {
 	switch {
 	case a.Verdict > b.Verdict:
 		return a

@@ -90,7 +90,7 @@ func (a *Answer) Next(since instant.Instant) Output {
 			continue
 		}
 		source := max(out.Source, one.Source)
-		out = worse(out, one)
+		out = Worse(out, one)
 		if out.Verdict == Admit {
 			out.Source = source // a fallback among the store's answers makes it a fallback
 		}

@@ -84,7 +84,7 @@ func GiveUp(now instant.Instant, in Input) Output {
 		one := d.Key.report(now)
 		one.Verdict, one.Source, one.Remaining, one.Demand = Deny, FromLease, 0, i
 		one.RetryAfter = max(d.Key.rule.Rates[0].Window/20, d.Key.denial.retryAt.Sub(now))
-		out = worse(out, one)
+		out = Worse(out, one)
 	}
 	out.Verdict = Deny
 	return out
