@@ -54,6 +54,10 @@ type pending struct {
 	late  bool
 }
 
+// maxCalls is how many calls of a worker's are under way at once: as many as the store has pipelines to a server. More would
+// only be smaller, and cost as much each.
+const maxCalls = 2
+
 // maxOwn bounds the limits with rates of requests' own that are remembered. Whoever brings more has each made anew.
 const maxOwn = 256
 
@@ -78,7 +82,9 @@ func (w *worker) withRate(of *policy.Limit, rate limit.Rate) *policy.Limit {
 func newWorker(config *Config, wake chan struct{}) *worker {
 	w := &worker{config: config, pending: map[*control.Request]*pending{}, own: map[ownRate]*policy.Limit{}, wake: wake}
 	w.port = port{worker: w, config: config}
-	w.client = control.New(&w.port, control.Config{Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused}, w)
+	w.client = control.New(&w.port, control.Config{
+		Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused, MaxCalls: maxCalls,
+	}, w)
 	w.keys = control.NewKeys(w.client, max(1, config.MaxKeys/config.Workers))
 	return w
 }

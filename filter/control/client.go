@@ -19,7 +19,7 @@ import (
 
 // Bounds on the conversation.
 const (
-	// maxCalls is how many Syncs are under way at once.
+	// maxCalls is how many Syncs are under way at once, where Config does not say.
 	maxCalls = 8
 	// maxAsks and maxCallBytes bound what one call asks for.
 	maxAsks      = 512
@@ -40,6 +40,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxPaused bounds the requests that wait at once. Positive.
 	MaxPaused int
+	// MaxCalls is how many calls are under way at once, 1 to 8; what needs one meanwhile goes into the next. 0: 8.
+	MaxCalls int
 }
 
 // Listener hears what comes of the conversation. It may call Forget; it calls nothing else of the Client's.
@@ -141,6 +143,15 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 	return c
 }
 
+// busy says whether no more calls may be under way.
+func (c *Client) busy() bool {
+	most := c.config.MaxCalls
+	if most == 0 {
+		most = maxCalls
+	}
+	return len(c.calls) >= most
+}
+
 // SetConfig changes the configuration; requests and calls that are under way keep their deadlines.
 func (c *Client) SetConfig(config Config) { c.config = config }
 
@@ -170,7 +181,7 @@ func (c *Client) ask(now instant.Instant, r *Request, keys []*Key, demands []adm
 	g.members.insert(r)
 	c.pause(now, r)
 	// Whoever waited before this request waits for a key or for a place among the calls: a scan would find this group only.
-	if g.members.n == 1 && len(c.calls) < maxCalls && g.unhindered() {
+	if g.members.n == 1 && !c.busy() && g.unhindered() {
 		cl := c.takeCall()
 		cl.groups = append(cl.groups, g)
 		c.send(now, cl)
@@ -244,7 +255,7 @@ func (c *Client) tick(now instant.Instant) {
 	c.fetchWhenDue(now)
 	c.countWhenDue(now)
 	c.tallies.tick(now, c.breaker.state == open)
-	if c.policy == nil || len(c.calls) >= maxCalls {
+	if c.policy == nil || c.busy() {
 		return
 	}
 	due := min(c.lastSync.Add(heartbeat), c.reports.due)
@@ -317,14 +328,14 @@ func (c *Client) admitted(now instant.Instant, keys []*Key) {
 		c.wish(now, k)
 	}
 	c.countWhenDue(now)
-	if len(c.wishes) > 0 && len(c.calls) < maxCalls && c.breaker.state == closed {
+	if len(c.wishes) > 0 && !c.busy() && c.breaker.state == closed {
 		c.send(now, c.takeCall())
 	}
 }
 
 // flush sends what waits and may go.
 func (c *Client) flush(now instant.Instant) {
-	for c.waiting.n > 0 && len(c.calls) < maxCalls && c.breaker.state != open {
+	for c.waiting.n > 0 && !c.busy() && c.breaker.state != open {
 		if !c.scan(now) {
 			return
 		}
