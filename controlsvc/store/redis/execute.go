@@ -31,7 +31,7 @@ func (s *Store) execute(ctx context.Context, invocations []invocation) (answers 
 	for i := range which {
 		which[i] = i
 	}
-	// By hash and by source, together and by itself: an invocation goes out four times at most.
+	// By hash and by source, with others, alone in its slot, and by itself: an invocation goes out a few times at most.
 	for len(which) > 0 {
 		which = s.send(ctx, invocations, which, answers, errs)
 	}
@@ -59,6 +59,10 @@ func (s *Store) send(ctx context.Context, invocations []invocation, which []int,
 			}
 			again = append(again, c.of...)
 			continue
+		case err != nil && len(c.of) > 1 && goredis.HasErrorPrefix(err, "CROSSSLOT"):
+			s.slots.Store(true)
+			again = append(again, c.of...)
+			continue
 		}
 		if err == nil && invocations[c.of[0]].together() {
 			again = append(again, separate(answer, c.of, invocations, answers, errs)...)
@@ -75,7 +79,7 @@ func (s *Store) send(ctx context.Context, invocations []invocation, which []int,
 func (s *Store) commands(ctx context.Context, invocations []invocation, which []int) []sent {
 	_, several := s.client.(*goredis.ClusterClient)
 	most := maxTogether
-	if several {
+	if several || s.slots.Load() {
 		most = 1 // their keys are in different slots
 	}
 	commands := make([]sent, 0, len(which))

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,9 +13,21 @@ import (
 // Strict charges go many to one execution of a script, with all else around them: each has its own answer, in its own place,
 // and what is wrong with one key is nothing to the others.
 func TestStrictChargesTogether(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) string{
 		"one server": func(t *testing.T) string { return startServer(t).URL() },
 		"a cluster":  startCluster,
+		"a cluster of one, spoken to as a server": func(t *testing.T) string {
+			server := startServer(t, "--cluster-enabled", "yes", "--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
+			s := open(t, server.URL())
+			if err := s.client.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the cluster to be whole", func() bool {
+				return strings.Contains(s.client.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+			})
+			return server.URL()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, start(t))

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -43,6 +44,7 @@ type Store struct {
 	exchange   script
 	overlay    script
 	lanes      lanes
+	slots      atomic.Bool                          // the one server is a cluster's, and refuses scripts on keys of several slots
 	quiet      *quiet                               // nil: it is never quiet
 	after      func(time.Duration) <-chan time.Time // nil: no second try
 }
