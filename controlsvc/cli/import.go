@@ -45,7 +45,7 @@ func newImportRatelimit(p Process) *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringVarP(&to.output, "output", "o", "", "the policy file to write, which must not be there yet; without it, stdout")
-	f.StringVar(&to.directory, "output-dir", "", "the folder to write a policy DOMAIN.yaml into for each domain")
+	f.StringVar(&to.directory, "output-dir", "", "the folder to write a policy DOMAIN.yaml into for each domain, made where there is none")
 	f.StringVar(&to.algorithm, "algorithm", "", "what each limit says that it counts by, such as fixed_window; without it, the exact default")
 	command.MarkFlagsMutuallyExclusive("output", "output-dir")
 	return command
@@ -85,6 +85,11 @@ func (to imported) write(p Process, policies []ratelimitfile.Policy) error {
 			domains[i] = policies[i].Domain
 		}
 		return fmt.Errorf("the files are of %d domains, %s, and a policy is for one: give --output-dir", len(policies), strings.Join(domains, ", "))
+	}
+	if to.directory != "" {
+		if err := os.MkdirAll(to.directory, 0o755); err != nil { //nolint:gosec // A policy is no secret.
+			return fmt.Errorf("writing the policies: %w", err)
+		}
 	}
 	for _, policy := range policies {
 		where := to.output

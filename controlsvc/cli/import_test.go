@@ -59,7 +59,7 @@ func TestImportRatelimit(t *testing.T) {
 		t.Errorf("of two domains: code %d, printed %q", code, stdout)
 	}
 	contain(t, "what is told of two domains", stderr, "2 domains, a, b", "--output-dir")
-	there := t.TempDir()
+	there := filepath.Join(t.TempDir(), "made", "now")
 	if code, _, stderr := command(nil, "import", "ratelimit", "--output-dir", there, a2, b); code != 0 {
 		t.Fatalf("code %d: %s", code, stderr)
 	}

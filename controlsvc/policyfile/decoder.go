@@ -29,6 +29,9 @@ type decoder struct {
 	// visited counts the values that were read; stopped says that no more should be.
 	visited int
 	stopped bool
+	// merges says that << may stand in a mapping; merging is how many of them are being read, one within the other.
+	merges  bool
+	merging int
 	// onFields, where it is set, hears which fields each mapping may have: the schema's test.
 	onFields func(path string, known []string)
 	// hasHashKey: the policy says where the key is that identities are hashed by.
@@ -106,9 +109,20 @@ func (d *decoder) entries(v value, want string) ([]entry, bool) {
 		return nil, false
 	}
 	var entries []entry
-	lines := make(map[string]int)
+	lines, merged := make(map[string]int), make(map[string]int)
 	for i := mapping.MapRange(); i.Next() && !d.stopped; {
 		key := i.Key().GetToken()
+		if i.Key().IsMergeKey() && d.merges {
+			for _, e := range d.merge(i.Value(), v.path) {
+				if line, before := lines[e.name]; before {
+					d.failAt(key, v.path, "<< has the field %s, which stands on line %d before it, want << first", quote(e.name), line)
+				} else if _, twice := merged[e.name]; !twice {
+					merged[e.name] = len(entries)
+					entries = append(entries, e)
+				}
+			}
+			continue
+		}
 		name, ok := keyText(i.Key())
 		if !ok {
 			d.failAt(key, v.path, "%s is no field's name", quote(key.Value))
@@ -120,13 +134,45 @@ func (d *decoder) entries(v value, want string) ([]entry, bool) {
 			continue
 		}
 		lines[name] = key.Position.Line
+		e := entry{name, key, value{nil, path}}
 		if inner, ok := d.at(i.Value(), path); ok {
-			entries = append(entries, entry{name, key, inner})
+			e.value = inner
+		}
+		if at, instead := merged[name]; instead {
+			entries[at] = e
 		} else {
-			entries = append(entries, entry{name, key, value{nil, path}})
+			entries = append(entries, e)
 		}
 	}
 	return entries, !d.stopped
+}
+
+// merge gives the entries of what << stands for at a path, a mapping or a list of them; of a field of several the first's goes
+// first.
+func (d *decoder) merge(node ast.Node, path string) (entries []entry) {
+	if d.merging++; d.merging > maxDepth {
+		d.failAt(position(node), path, "<< is nested more than %d deep", maxDepth)
+		d.stopped = true
+	}
+	defer func() { d.merging-- }()
+	v, ok := d.at(node, path)
+	if !ok {
+		return nil
+	}
+	sources := []ast.Node{v.node}
+	if list, isList := v.node.(*ast.SequenceNode); isList {
+		sources = list.Values
+	}
+	for _, source := range sources {
+		if one, ok := d.at(source, path); ok {
+			more, _ := d.entries(one, "a mapping for <<")
+			entries = append(entries, more...)
+		}
+	}
+	if d.stopped {
+		return nil // it is told why
+	}
+	return entries
 }
 
 // fields reads a mapping with the given fields, those that end in "!" being required. What has an error is told, and is

@@ -20,7 +20,7 @@ const (
 	Mapping
 )
 
-// Node is a place in a document of another format than a policy's, with its aliases written out.
+// Node is a place in a document of another format than a policy's, with its aliases and merges (<<) written out.
 type Node struct {
 	Kind Kind
 	// Line and Column count from 1.
@@ -46,7 +46,7 @@ type Field struct {
 // ReadTree reads a document of any format within the bounds of a policy file; name is what errors call the file. Errors
 // are of type Errors.
 func ReadTree(name string, data []byte) (Node, error) {
-	d := &decoder{file: name, anchors: make(map[string]*ast.AnchorNode)}
+	d := &decoder{file: name, anchors: make(map[string]*ast.AnchorNode), merges: true}
 	var tree Node
 	if body := d.document(data); body != nil {
 		if v, ok := d.at(body, root); ok {

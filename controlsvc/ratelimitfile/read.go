@@ -3,6 +3,7 @@ package ratelimitfile
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,8 +302,12 @@ func (r *reader) truth(n policyfile.Node) bool {
 	return false
 }
 
-// number reads a whole number from low up, of 32 bits.
+// number reads a whole number from low up, of 32 bits; 1e3 is one.
 func (r *reader) number(n policyfile.Node, low uint64) (uint64, bool) {
+	if f, err := strconv.ParseFloat(n.Text, 64); err == nil && strings.ContainsAny(n.Text, ".eE") && !strings.ContainsAny(n.Text, "xX_") &&
+		f == math.Trunc(f) && f >= float64(low) && f <= math.MaxUint32 {
+		return uint64(f), true
+	}
 	if number, err := strconv.ParseUint(n.Text, 0, 32); err == nil && number >= low {
 		return number, true
 	}
