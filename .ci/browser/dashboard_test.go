@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +45,10 @@ limits:
 `
 
 // service is a control service that has been started for one test.
-type service struct{ grpc, http string }
+type service struct {
+	grpc, http string
+	process    *os.Process
+}
 
 var serves = regexp.MustCompile(`grpc (\S+), http (\S+),`)
 
@@ -70,7 +75,7 @@ func serve(t *testing.T, extra ...string) *service {
 				for lines.Scan() { // it must not block
 				}
 			}()
-			return &service{grpc: at[1], http: at[2]}
+			return &service{grpc: at[1], http: at[2], process: command.Process}
 		}
 	}
 	t.Fatal("the service has ended")
@@ -264,7 +269,17 @@ func TestDashboard(t *testing.T) {
 	empty.await("#limits", "unused", "10/h")
 	empty.judge("empty")
 
+	// Now is the last seconds, also where the range is a day, of which the page is told every 5 s.
+	empty.click(`input[value="24h"]`)
+	empty.await("#tiles", "in 24h")
+	eval[bool](empty, `window.most = 0, new MutationObserver(() => {
+		window.most = Math.max(window.most, parseFloat(document.querySelector('#tiles dd').innerText));
+	}).observe(document.getElementById('tiles'), {childList: true}), true`)
 	s.report(t, 6)
+	empty.await("#tiles", "of 1,074")
+	if most := eval[float64](empty, `window.most`); most < 1 {
+		t.Errorf("at most %v a second were admitted at a time, under traffic", most)
+	}
 	for _, window := range []struct {
 		name          string
 		width, height int64
@@ -320,7 +335,8 @@ func TestToken(t *testing.T) {
 }
 
 // TestRestart: the page says that the service is away, and is live again when it is back, honest about what it lacks.
-func TestRestart(t *testing.T) {
+func TestRestart(t *testing.T) { //nolint:tparallel // its subtest has to end before it goes on
+	t.Parallel() // it waits more than it does
 	var p *page
 	// Not one of those that the system gives to connections: the page's own could take it while nobody listens.
 	address, err := rig.FreeAddress()
@@ -343,4 +359,78 @@ func TestRestart(t *testing.T) {
 	p.away, p.console = true, nil
 	p.mu.Unlock()
 	p.judge("restarted")
+}
+
+// TestHang: a service that hangs closes nothing; the page says since when it has had no word, and is live again when it has.
+func TestHang(t *testing.T) {
+	t.Parallel() // it waits more than it does
+	s := serve(t)
+	p := browse(t, s.http, 390, 844, "light")
+	p.await("#state", "Live")
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	resume := func() error { return s.process.Signal(syscall.SIGCONT) }
+	t.Cleanup(func() { _ = resume() })
+	p.await("#state", "No word from the service since", ", for ")
+	p.judge("hangs")
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	p.await("#state", "Live")
+}
+
+// TestAnotherToken: a page whose token is no longer the service's is offered to sign in, and one page too many is told so.
+func TestAnotherToken(t *testing.T) { //nolint:tparallel // as above
+	t.Parallel() // it waits more than it does
+	address, err := rig.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(t *testing.T, text string) string {
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	enter := func(p *page, said string) {
+		eval[bool](p, fmt.Sprintf(`document.getElementById('token').value = %q, document.querySelector('button').click(), true`, said))
+	}
+	var p *page
+	t.Run("before", func(inner *testing.T) {
+		s := serve(inner, "--http", address, "--admin", "off", "--admin-token-file", token(inner, "the-token-of-yesterday"))
+		p = browse(t, s.http, 1280, 900, "light")
+		p.await("h1", "Sluice")
+		enter(p, "the-token-of-yesterday")
+		p.await("#state", "Live")
+	})
+	p.await("#state", "Lost the service")
+	s := serve(t, "--http", address, "--admin", "off", "--admin-token-file", token(t, "the-token-of-today"))
+	p.await("#state", "Signed out")
+	p.mu.Lock()
+	p.away, p.console = true, nil
+	p.mu.Unlock()
+	p.judge("signed-out")
+	p.click("#sign-in a")
+	p.await("label", "Admin token")
+	enter(p, "the-token-of-today")
+	p.await("#state", "Live")
+
+	for range 31 { // with the page that makes 32
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.http+"/events", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("authorization", "Bearer the-token-of-today")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response, err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+	}
+	second := browse(t, s.http, 1280, 900, "light")
+	second.await("label", "Admin token")
+	enter(second, "the-token-of-today")
+	second.await("#state", "Not up to date: too many pages are open: 32 at most")
 }

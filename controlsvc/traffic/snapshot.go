@@ -170,7 +170,11 @@ func merge(states []state, of span, query Query, now instant.Instant) Snapshot {
 		s.Until, s.Since = min(s.Until, from.At), min(s.Since, from.Since)
 		s.Workers = append(s.Workers, from.Workers...)
 		s.Connected += from.Connected
-		s.Fallbacks = append(s.Fallbacks, from.Fallbacks...)
+		for _, f := range from.Fallbacks {
+			if query.Limit == "" || f.Limit == query.Limit {
+				s.Fallbacks = append(s.Fallbacks, f)
+			}
+		}
 		v := from.Views[of.of]
 		if v == nil {
 			continue

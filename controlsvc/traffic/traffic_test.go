@@ -108,6 +108,11 @@ func TestWhatIsReportedIsShown(t *testing.T) {
 		if diff := cmp.Diff(wantFallback, s.Fallbacks); diff != "" {
 			t.Errorf("%s: fallbacks (-want +got):\n%s", s.Range, diff)
 		}
+		for limit, want := range map[string]int{"reports": 1, "tenant": 0} {
+			if of := tr.Snapshot(Query{Range: of.of, Limit: limit}); len(of.Fallbacks) != want {
+				t.Errorf("%s of %s: fallbacks %+v, want %d", s.Range, limit, of.Fallbacks, want)
+			}
+		}
 		wantWorkers := []Worker{{
 			ID: "0000000000000abc", Replica: "0000000000000007", Age: 3600, LastSeen: seconds(c.now), Policy: "v1", Requests: 28, Away: 2,
 		}}

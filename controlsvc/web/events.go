@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -32,10 +33,8 @@ const (
 // every is how often a page is told of a range: what is drawn by the second changes every second.
 func (e event) every() time.Duration {
 	switch e.of {
-	case traffic.Hour:
+	case traffic.Hour, traffic.Day:
 		return 5 * time.Second
-	case traffic.Day:
-		return 15 * time.Second
 	case traffic.FiveMinutes:
 	}
 	return time.Second
@@ -72,7 +71,7 @@ func (d *dashboard) follow(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-d.streams }()
 	default:
 		w.Header().Set("Retry-After", retryAfter)
-		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("too many pages are open: %d at most are kept up to date at a time", maxStreams), http.StatusServiceUnavailable)
 		return
 	}
 	e, control := eventOf(r), http.NewResponseController(w)

@@ -219,6 +219,40 @@ type seen struct {
 	Version string           `json:"version"`
 	Limits  []inForce        `json:"limits"`
 	Traffic traffic.Snapshot `json:"traffic"`
+	// Now is of the last seconds, whatever the range is.
+	Now perSecond `json:"now"`
+	// Every is how often the page is told, in seconds.
+	Every float64 `json:"every"`
+}
+
+// perSecond is rates of requests.
+type perSecond struct {
+	Admitted float64 `json:"admitted"`
+	Denied   float64 `json:"denied"`
+	Near     float64 `json:"near"`
+}
+
+// nowOver is how many seconds the rates of now are of; they end reportsWithin before all replicas have told, for by then workers
+// have reported. A replica that has not told for lostAfter is not waited for.
+const (
+	nowOver       = 5
+	reportsWithin = 1
+	lostAfter     = 10
+)
+
+// rateNow reads the rates of now from a snapshot of the last five minutes, whose steps are seconds.
+func rateNow(t *traffic.Snapshot) perSecond {
+	s := t.Series
+	end := int64(max(t.Until, t.At-lostAfter)) - reportsWithin
+	begin := max(s.From, end-nowOver, int64(math.Ceil(t.Since)))
+	rate := func(counts []int64) float64 {
+		var sum int64
+		for at := begin - s.From; at < min(end-s.From, int64(len(counts))); at++ {
+			sum += counts[at]
+		}
+		return float64(sum) / float64(max(1, end-begin))
+	}
+	return perSecond{Admitted: rate(s.Admitted), Denied: rate(s.Denied), Near: rate(s.Near)}
 }
 
 // inForce is a limit of the policy in force.
@@ -236,6 +270,12 @@ const maxLimits = 500
 
 func (d *dashboard) see(e event) []byte {
 	s := seen{Limits: []inForce{}, Traffic: d.config.Snapshot(traffic.Query{Range: e.of, Limit: e.limit})}
+	s.Every = e.every().Seconds()
+	latest := s.Traffic
+	if e.of != traffic.FiveMinutes {
+		latest = d.config.Snapshot(traffic.Query{Range: traffic.FiveMinutes, Limit: e.limit, Top: 1})
+	}
+	s.Now = rateNow(&latest)
 	if p := d.config.Policy(); p != nil {
 		s.Domain, s.Version = p.Domain, p.Version
 		for i := range p.Limits[:min(len(p.Limits), maxLimits)] {

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -61,6 +62,51 @@ func TestSnapshot(t *testing.T) {
 		`"traffic":{"range":"5m","at":`
 	if !strings.HasPrefix(string(body), want) || !strings.Contains(string(body), `"total":{"admitted":0,"denied":3}`) {
 		t.Errorf("%s", body)
+	}
+}
+
+// What the page is told of now is the rate of the last seconds, whatever the range, and of a limit that is chosen.
+func TestNow(t *testing.T) {
+	const began instant.Instant = 1_764_000_000_000_000
+	now := began
+	c := config(t)
+	c.Now = func() instant.Instant { return now }
+	seen := traffic.New(traffic.Config{Now: c.Now, Replica: 1})
+	seen.SetPolicy(c.Policy())
+	c.Snapshot = seen.Snapshot
+	type page struct {
+		Now struct {
+			Admitted float64 `json:"admitted"`
+			Denied   float64 `json:"denied"`
+			Near     float64 `json:"near"`
+		} `json:"now"`
+	}
+	rates := func(query string) (told page) {
+		response := get(t, web.Handler(c), "/snapshot?"+query, nil)
+		defer response.Body.Close()
+		if err := json.NewDecoder(response.Body).Decode(&told); err != nil {
+			t.Fatal(err)
+		}
+		return told
+	}
+	for second := range 40 {
+		want := float64(7)
+		if second < 3 {
+			want = 0 // nothing is known of whole seconds that have been reported
+		}
+		for _, query := range []string{"range=5m", "range=1h", "range=24h", "range=1h&limit=tenant"} {
+			if got := rates(query).Now; second != 2 && (got.Denied != want || got.Admitted != 2*want || got.Near != 0) {
+				t.Fatalf("%s after %d s: %+v; want %v denied a second, and twice as many admitted", query, second, got, want)
+			}
+		}
+		seen.Reported(7, &wire.Report{ID: uint64(second + 1), Tallies: []wire.Tally{
+			{Limit: "tenant", Window: time.Second, Result: wire.Denied, Count: 7}, {Limit: "tenant", Window: time.Second, Result: wire.Admitted, Count: 14},
+		}})
+		now = now.Add(time.Second)
+	}
+	now = now.Add(8 * time.Second)
+	if got := rates("range=24h").Now; got.Denied != 0 || got.Admitted != 0 {
+		t.Errorf("after 8 s without a request: %+v", got)
 	}
 }
 

@@ -73,15 +73,12 @@ function list(id, caption, columns, rows, none) {
 const requests = (c) => c.admitted + c.denied + (c.left || 0);
 const at = (numbers, i) => numbers?.[i] ?? 0;
 
-function tiles(t) {
-  // The last step is not over, and the one before may lack reports that are under way.
-  const s = t.series, last = Math.max(0, s.points - 3), seconds = s.step;
-  const admitted = at(s.admitted, last) / seconds, denied = at(s.denied, last) / seconds, near = at(s.near, last) / seconds;
+function tiles(t, now) {
   const open = t.fallbacks.filter((f) => f.open);
   const all = [
-    ['Admitted', `${rate(admitted)}/s`, `${count(t.total.admitted)} in ${t.range}`],
-    ['Denied', `${rate(denied)}/s`, `${share(t.total.denied, requests(t.total))} of ${count(requests(t.total))}`],
-    ['Near the limit', `${rate(near)}/s`, `${share(t.total.near || 0, t.total.admitted)} of the admitted`],
+    ['Admitted', `${rate(now.admitted)}/s`, `${count(t.total.admitted)} in ${t.range}`],
+    ['Denied', `${rate(now.denied)}/s`, `${share(t.total.denied, requests(t.total))} of ${count(requests(t.total))}`],
+    ['Near the limit', `${rate(now.near)}/s`, `${share(t.total.near || 0, t.total.admitted)} of the admitted`],
     ['Calls a request', t.calls > 0 ? t.calls_per_request.toFixed(3) : '–', `${count(t.calls)} calls`],
     ['Workers', count(t.connected), `${t.replicas.length} ${t.replicas.length === 1 ? 'replica' : 'replicas'}`],
     ['Store p95', t.store.count > 0 ? micros(t.store.p95_us) : '–', `p50 ${t.store.count > 0 ? micros(t.store.p50_us) : '–'}`],
@@ -188,33 +185,84 @@ function show(page) {
     select.value = before;
   }
   notes(page);
-  tiles(t);
+  tiles(t, page.now);
   charts(t);
   tables(page);
 }
 
-let source, heard = 0;
+let source, again, heard = 0, tried = 0, every = 1, broken = false;
+const patience = () => 1000 * (3 + 2 * every); // in milliseconds
 
-function state(text, kind) {
-  if ($('state').textContent === text) return;
-  $('state').textContent = text;
-  $('state').className = kind;
+// What the page knows of the service. What changes by the second is not read out.
+function state(text, kind, ticking = '') {
+  const place = $('state'), tick = document.createElement('span');
+  if (place.dataset.text !== text) {
+    place.dataset.text = text;
+    place.className = kind;
+    place.replaceChildren(text, tick);
+    tick.setAttribute('aria-hidden', 'true');
+  }
+  if (place.lastChild.textContent !== ticking) place.lastChild.textContent = ticking;
 }
 
 function follow() {
   source?.close();
+  clearTimeout(again);
+  tried = Date.now();
   const of = new URLSearchParams(new FormData($('choice')));
-  source = new EventSource(`/events?${of}`);
-  source.onmessage = (message) => {
+  const mine = source = new EventSource(`/events?${of}`);
+  mine.onmessage = (message) => {
+    const page = JSON.parse(message.data);
     heard = Date.now();
-    show(JSON.parse(message.data));
+    every = page.every;
+    broken = false;
+    show(page);
+    $('sign-in').hidden = true;
     state('Live', 'live');
   };
-  source.onerror = () => {
-    state(heard ? `Lost the service at ${new Date(heard).toLocaleTimeString()}; trying again` : 'The service does not answer; trying again', 'lost');
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // refused, as while a service restarts
+  mine.onerror = () => {
+    broken = true;
+    lost();
+    if (mine.readyState === EventSource.CLOSED) refused(mine, of); // else it tries again by itself
   };
 }
+
+function lost() {
+  state(heard ? `Lost the service at ${new Date(heard).toLocaleTimeString()}; trying again` : 'The service does not answer; trying again', 'lost');
+}
+
+// An EventSource does not tell why it was refused: the same question, asked in a way that does.
+async function refused(mine, of) {
+  const asked = new AbortController();
+  let status = 0, text = '';
+  try {
+    const response = await fetch(`/events?${of}`, {signal: asked.signal});
+    status = response.status;
+    if (status !== 200) text = await response.text();
+  } catch { /* nobody answers */ }
+  asked.abort();
+  if (mine !== source) return;
+  if (status === 401) { // as after a restart with another token; asking again would not help
+    $('sign-in').hidden = false;
+    state('Signed out: the service asks for its token', 'lost');
+    return;
+  }
+  if (status === 503) state(`Not up to date: ${text.trim()}; trying again`, 'lost');
+  if (status === 403) state('The service answers this page no more; reload it to see why', 'lost');
+  again = setTimeout(follow, 3000);
+}
+
+// A service that hangs says nothing, and closes nothing; nor does a connection that leads nowhere any more.
+setInterval(() => {
+  if (broken || source.readyState === EventSource.CLOSED || Date.now() - heard < patience()) return;
+  const waited = Date.now() - Math.max(heard, tried);
+  if (heard) {
+    state(`No word from the service since ${new Date(heard).toLocaleTimeString()}`, 'lost', `, for ${span((Date.now() - heard) / 1000)}`);
+  } else if (waited > patience()) {
+    lost();
+  }
+  if (waited > 3 * patience()) follow();
+}, 1000);
 
 $('choice').addEventListener('change', follow);
 follow();
