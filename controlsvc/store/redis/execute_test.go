@@ -30,6 +30,7 @@ func TestStrictChargesTogether(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, start(t))
 			key := func(i int) authority.Key { return testKey(fmt.Sprintf("together/%d", i), "3/1h") }
 			const count, broken = 3*maxTogether + 5, maxTogether + 7
