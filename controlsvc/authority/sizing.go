@@ -33,6 +33,9 @@ const (
 	// window is longer than longWindow; leases would lie idle.
 	leastShare = 20
 	longWindow = time.Minute
+	// lossShare: a token bucket may lose one unit in lossShare of its burst to the end of a lease, and one of fewer than
+	// 2·lossShare none.
+	lossShare = 20
 	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
@@ -97,14 +100,22 @@ func (s *sizing) of(name string) *sized {
 func (s *sizing) plan(key Key, now instant.Instant, who asker, paused, ahead, cost int64) plan {
 	strict := plan{want: paused, least: cost}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	k := s.of(key.Name)
 	workers := k.workers(now, who.worker, key.Rates)
 	rate, free := k.free(now, key.Rates)
-	horizon := min(rate.Window/horizonShare, maxHorizon)
-	if tooSmall(rate) || tooFew(key.Rates, workers, cost) {
+	lossless := k.lossless(now, key)
+	s.mu.Unlock()
+	if tooSmall(rate) || tooFew(key.Rates, workers, cost) || lossless < minTTL+who.round {
 		return strict
 	}
+	p := sizeLease(rate, free, workers, who, paused, ahead, cost)
+	p.ttl = min(p.ttl, lossless)
+	return p
+}
+
+// sizeLease is plan for a limit that may be leased, whose scarcest rate has so many units free.
+func sizeLease(rate limit.Rate, free, workers int64, who asker, paused, ahead, cost int64) plan {
+	strict := plan{want: paused, least: cost}
 	if free > rate.Most()/scarceShare {
 		want := min(paused+ahead, free/(2*workers))
 		want -= want % cost
@@ -121,7 +132,10 @@ func (s *sizing) plan(key Key, now instant.Instant, who asker, paused, ahead, co
 		return strict
 	}
 	want := min(max(batch, free/(2*workers)), paused+ahead)
-	return plan{want: want / batch * batch, least: batch, ttl: clamp(rate.Window/shortTTL, minScheduledTTL+who.round, maxTTL+who.round), horizon: horizon}
+	return plan{
+		want: want / batch * batch, least: batch,
+		ttl: clamp(rate.Window/shortTTL, minScheduledTTL+who.round, maxTTL+who.round), horizon: min(rate.Window/horizonShare, maxHorizon),
+	}
 }
 
 // tooSmall says whether a token bucket has no room for leases: half of it flows in sooner than a lease lasts. What the store
@@ -173,6 +187,36 @@ func (k *sized) workers(now instant.Instant, worker uint64, rates []limit.Rate) 
 		k.active[worker] = now
 	}
 	return max(1, int64(len(k.active)))
+}
+
+// lossless is for how long a lease may last without a loss that matters. A token bucket's units count as spent when their lease
+// ends: what would flow in until then, once the bucket is full, is lost. It is not full before what is known to be missing has
+// flowed in; and one unit in lossShare may be lost.
+func (k *sized) lossless(now instant.Instant, key Key) time.Duration {
+	longest := maxTTL + maxRound
+	if key.Algorithm != limit.TokenBucket {
+		return longest
+	}
+	for _, rate := range key.Rates {
+		if rate.Units == 0 {
+			return 0
+		}
+		lasts := time.Duration(0)
+		if loss := rate.Most() / lossShare; loss > 1 {
+			lasts = inflow(rate, loss)
+		}
+		if k.known && k.state.Rate.Window == rate.Window {
+			missing := rate.Most() - k.state.Remaining - 1 // the last of them may be a part
+			lasts = max(lasts, inflow(rate, missing)-now.Sub(k.at))
+		}
+		longest = min(longest, lasts)
+	}
+	return longest.Truncate(time.Microsecond) // as stores count
+}
+
+// inflow is how long it takes for so many units to flow into a token bucket.
+func inflow(rate limit.Rate, units int64) time.Duration {
+	return time.Duration(float64(units) * float64(rate.Window) / float64(rate.Units))
 }
 
 // free guesses what is free now, of the rate that was the scarcest last time. What was charged then has left the window

@@ -72,6 +72,8 @@ func TestSizing(t *testing.T) {
 		// What the worker wants: units for paused requests and on top, each request at a cost; 0: 1.
 		paused, ahead, cost int64
 		strict, deny, group bool
+		// bucket says that it is a token bucket, and not a log.
+		bucket bool
 		// round is how long an answer takes the worker, wait the limit's max_wait.
 		round, wait time.Duration
 		want        []terms
@@ -119,6 +121,23 @@ func TestSizing(t *testing.T) {
 		{name: "a few a worker in a longer window", rates: per(59, minute+ms), free: 50, others: 2, paused: 1, ahead: 3, want: strictly(1, 1)},
 		{name: "more a worker in a longer window", rates: per(60, minute+ms), free: 50, others: 2, paused: 1, ahead: 3, want: []terms{{4, 1, 5 * second, 0}}},
 
+		{
+			name: "a full bucket, for a twentieth of its burst", rates: bucket(1000, 1000, second), bucket: true, free: -1, paused: 1, ahead: 99,
+			want: []terms{{100, 1, 50 * ms, 0}},
+		},
+		{
+			name: "for as long as the bucket is not full", rates: bucket(1000, 1000, second), bucket: true, free: 799, ago: 30 * ms, ahead: 99,
+			want: []terms{{99, 1, 170 * ms, 0}},
+		},
+		{name: "a small bucket that is full", rates: bucket(39, 20, minute), bucket: true, free: 39, ago: ms, paused: 1, ahead: 9, want: strictly(1, 1)},
+		{name: "a small bucket that is not", rates: bucket(39, 20, minute), bucket: true, free: 36, ago: second, paused: 1, ahead: 3, want: []terms{{4, 1, 5 * second, 0}}},
+		{name: "longer than a lease gets there", rates: bucket(1000, 1000, second), bucket: true, free: -1, round: 31 * ms, paused: 1, ahead: 99, want: strictly(1, 1)},
+		{
+			name: "by the bucket that nothing is known of", rates: append(bucket(1000, 1000, second), bucket(6000, 6000, 10*second)...), bucket: true,
+			free: 3000, ahead: 99, want: []terms{{99, 1, 50 * ms, 0}},
+		},
+		{name: "a bucket that nothing flows into", rates: bucket(100, 0, second), bucket: true, free: -1, paused: 1, ahead: 9, want: strictly(1, 1)},
+
 		{name: "20 ms at least", rates: per(1000, 30*ms), free: 900, ahead: 100, want: []terms{{100, 1, 20 * ms, 0}}},
 		{name: "20 ms at least beside the way", rates: per(1000, 30*ms), free: 900, ahead: 100, round: 30 * ms, want: []terms{{100, 1, 50 * ms, 0}}},
 		{name: "a way of a second at most", rates: per(1000, 30*ms), free: 900, ahead: 100, round: time.Hour, want: []terms{{100, 1, 1020 * ms, 0}}},
@@ -150,6 +169,9 @@ func TestSizing(t *testing.T) {
 			})
 			l := policy.Limit{Name: "hot", Rates: row.rates, Algorithm: limit.SlidingLog, Mode: limit.Lease}
 			l.MaxWait = row.wait
+			if row.bucket {
+				l.Algorithm = limit.TokenBucket
+			}
 			if row.strict {
 				l.Mode = limit.Strict
 			}

@@ -145,3 +145,42 @@ func TestADenialByLeasesThatMayComeBack(t *testing.T) {
 		}
 	})
 }
+
+// A token bucket is full at first: of its burst leases cost one unit in 20 at most, and none where it is small. The last units
+// may wait for those that make a batch with them.
+func TestABucketGivesItsBurst(t *testing.T) {
+	for _, c := range []struct {
+		rate  string
+		burst int64
+	}{{"10/s", 10}, {"10/s", 20}, {"20/s", 31}, {"20/s", 40}, {"100/s", 100}, {"100/m", 100}, {"1000/h", 200}, {"1000/s", 1000}} {
+		for _, gap := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
+			t.Run(fmt.Sprintf("%s burst %d every %v", c.rate, c.burst, gap), func(t *testing.T) {
+				limits := fmt.Sprintf("  - {name: all, descriptor: [{key: a}], rates: [%s], burst: %d, algorithm: token_bucket}", c.rate, c.burst)
+				inWorld(t, limits, func(w *world) {
+					admitted := int64(0)
+					for range c.burst {
+						out, err := w.decide(w.t.Context(), of("x"))
+						if err != nil {
+							t.Error(err)
+						}
+						if out.Verdict == admission.Admit {
+							admitted++
+						}
+						pass(gap)
+					}
+					least := c.burst
+					if c.burst >= 40 {
+						least -= c.burst / 20
+					}
+					if units := w.authority.Policy().Limits[0].Rates[0].Units; units >= 20 {
+						batch := max(1+units/30, 2)
+						least -= batch - 1
+					}
+					if admitted < least {
+						t.Errorf("%d admitted, want %d", admitted, least)
+					}
+				})
+			})
+		}
+	}
+}
