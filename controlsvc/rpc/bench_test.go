@@ -26,6 +26,7 @@ type nobody struct{}
 func (nobody) Synced(codes.Code)                       {}
 func (nobody) Shed()                                   {}
 func (nobody) Answered(string, bool, admission.Source) {}
+func (nobody) UnknownDomain()                          {}
 func (nobody) Panicked()                               {}
 
 // BenchmarkShouldRateLimit is a call from its bytes to the answer's, without a connection: of one hot key from a lease, of a key

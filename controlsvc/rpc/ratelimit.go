@@ -134,6 +134,9 @@ func (s *rateLimits) answer(ctx context.Context, request any) (any, error) {
 		case err != nil:
 			return nil, status.FromContextError(err).Err()
 		}
+		if string(c.question.domain) != in.policy.Domain {
+			s.observer.UnknownDomain()
+		}
 		s.observe(&c.decision)
 		return c.response(s.random), nil
 	}

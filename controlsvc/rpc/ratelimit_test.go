@@ -134,6 +134,9 @@ func TestShouldRateLimit(t *testing.T) {
 		{"tenant=theta @2/MINUTE|tenant=theta", "O Otenant:1 Otenant:2"},
 		{"tenant=eta", "O Otenant:2"},
 		{"acme=1 @2/MINUTE", "O O"},
+		{"free=1 @1/MINUTE", "O Ofree:0"},
+		{"free=1 @1/MINUTE", "X Xfree:0"},
+		{"free=1", "O O"},
 		{"tenant=acme @1000/SECOND", "O Oacme:999"},
 		// The same key twice is one demand.
 		{"tenant=zeta|tenant=zeta", "O Otenant:1 Otenant:1"},
@@ -187,8 +190,8 @@ func TestShouldRateLimitAnswersWhateverIsAsked(t *testing.T) {
 	code(t, err, codes.InvalidArgument)
 	_, err = client.ShouldRateLimit(soon(t), question("tenant=1 @2/UNKNOWN"))
 	code(t, err, codes.InvalidArgument)
-	if w.panicked > 0 {
-		t.Errorf("%d panics", w.panicked)
+	if w.panicked > 0 || w.strangers != 2 {
+		t.Errorf("%d panics, %d calls of unknown domains; want none, and the one of no domain and that of another", w.panicked, w.strangers)
 	}
 }
 

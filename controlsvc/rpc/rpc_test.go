@@ -41,6 +41,7 @@ type observed struct {
 	mu              sync.Mutex
 	codes           []codes.Code
 	sheds, panicked int
+	strangers       int
 	answered        []string
 }
 
@@ -58,6 +59,12 @@ func (o *observed) Answered(limit string, denied bool, source admission.Source) 
 		result = " denied "
 	}
 	o.answered = append(o.answered, limit+result+source.String())
+}
+
+func (o *observed) UnknownDomain() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.strangers++
 }
 
 func (o *observed) Shed() {

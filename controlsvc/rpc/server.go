@@ -36,6 +36,8 @@ type Observer interface {
 	Shed()
 	// Answered counts calls of ShouldRateLimit, once for each of their limits that denied, or under which they were admitted.
 	Answered(limit string, denied bool, source admission.Source)
+	// UnknownDomain counts calls of ShouldRateLimit for another domain than the policy's, under none of whose limits they are.
+	UnknownDomain()
 	// Panicked counts calls that panicked, which is a bug.
 	Panicked()
 }

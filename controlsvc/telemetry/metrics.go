@@ -26,6 +26,7 @@ type Metrics struct {
 	syncs     *prometheus.CounterVec
 	asked     *prometheus.CounterVec
 	answered  *prometheus.CounterVec
+	strangers prometheus.Counter
 	rollbacks prometheus.Counter
 	leaked    prometheus.Counter
 	lostLines prometheus.Counter
@@ -67,6 +68,8 @@ func NewMetrics() *Metrics {
 			Help: "Calls of Envoy's own rate limit filter, once for each limit that had a say, by result (admitted, denied) and source: " +
 				"where the verdict was known from. sluice_decisions_total has each of them once, beside those of Sluice's own filter.",
 		}, []string{"limit", "result", "source"}),
+		strangers: counter("sluice_ratelimit_unknown_domain_total",
+			"Calls of Envoy's own rate limit filter for another domain than the policy's, which are answered OK and limited by nothing."),
 		rollbacks: counter("sluice_rollbacks_total", "Grants taken back because another limit of the same requests denied."),
 		leaked:    counter("sluice_leaked_charges_total", "Charges that could not be taken back and run out of their windows instead."),
 		lostLines: counter("sluice_log_lost_total", "Lines of the denial log that were lost, for more came than could be written."),
@@ -94,7 +97,7 @@ func NewMetrics() *Metrics {
 		labels: make(map[string]decided), answers: make(map[answer]prometheus.Counter),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.asked, m.answered, m.rollbacks, m.leaked, m.lostLines, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
+		m.syncs, m.asked, m.answered, m.strangers, m.rollbacks, m.leaked, m.lostLines, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())
@@ -230,6 +233,9 @@ func (m *Metrics) newAnswer(a answer) prometheus.Counter {
 	}
 	return counter
 }
+
+// UnknownDomain counts a call of Envoy's own rate limit filter for another domain than the policy's.
+func (m *Metrics) UnknownDomain() { m.strangers.Inc() }
 
 // RolledBack counts grants that were taken back because another limit of the same requests denied.
 func (m *Metrics) RolledBack(grants int) { m.rollbacks.Add(float64(grants)) }
