@@ -55,6 +55,9 @@ func (s *Server) Status(ctx context.Context, _ *adminv1.StatusRequest) (*adminv1
 	}
 	response.Connected = uint32(told.Connected)
 	for _, w := range told.Workers {
+		if w.Own {
+			continue // it is up for as long as the replica, and goes by its policy
+		}
 		response.Workers = append(response.Workers, &adminv1.Worker{
 			Id: w.ID, Replica: w.Replica, PolicyVersion: w.Policy, UpFor: uint64(w.Age * 1e6), Seen: ago(w.LastSeen),
 			Requests: uint64(w.Requests), Away: uint64(w.Away * 1e6),

@@ -33,8 +33,8 @@ type Observer interface {
 	RolledBack(grants int)
 	// Leaked counts charges that could not be taken back and are left to run out of their windows.
 	Leaked(charges int)
-	// Called notes that a worker called, which version of the policy it decides by, and how many asks its call has.
-	Called(worker uint64, version string, asks int)
+	// Called notes that a worker called.
+	Called(call Call)
 	// Leased notes a lease that a worker was granted, which ends so long from now.
 	Leased(worker uint64, limit, lease string, units int64, endIn time.Duration)
 	// Settled notes that a lease or a strict charge is settled, and how many of its units will never be spent. It may be told
@@ -43,6 +43,23 @@ type Observer interface {
 	// Reported hands over what a worker has decided, each report once. It is not written to any more.
 	Reported(worker uint64, report *wire.Report)
 }
+
+// Call is what there is to note of a worker's call.
+type Call struct {
+	Worker uint64
+	// Version is that of the policy that the worker decides by, Asks how many asks the call has.
+	Version string
+	Asks    int
+	// Active says that the worker has asked before, or asks now: a filter that has seen no request never does. Own says that it
+	// is one of this replica's.
+	Active, Own bool
+}
+
+// own is the key of what Own says in a context.
+type own struct{}
+
+// Own says that the calls made with a context are those of a worker in this process, and not of a filter's.
+func Own(ctx context.Context) context.Context { return context.WithValue(ctx, own{}, true) }
 
 // Config says what an Authority stands on. Store, Now and Random have to be set.
 type Config struct {
@@ -107,7 +124,7 @@ func (Nobody) RolledBack(int) {}
 func (Nobody) Leaked(int) {}
 
 // Called implements Observer.
-func (Nobody) Called(uint64, string, int) {}
+func (Nobody) Called(Call) {}
 
 // Settled implements Observer.
 func (Nobody) Settled(string, string, int64) {}
@@ -147,7 +164,10 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	if err := check(request); err != nil {
 		return nil, err
 	}
-	a.config.Observer.Called(request.WorkerID, request.PolicyVersion, len(request.Asks))
+	a.config.Observer.Called(Call{
+		Worker: request.WorkerID, Version: request.PolicyVersion, Asks: len(request.Asks),
+		Active: request.Active || len(request.Asks) > 0, Own: ctx.Value(own{}) != nil,
+	})
 	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
 	// What is given back comes first, so that the asks of the same call find it.
 	if len(request.Settles) > 0 {

@@ -109,3 +109,29 @@ func TestReportsAreTakenWhileTheStoreHangs(t *testing.T) {
 		})
 	}
 }
+
+// The observer hears which workers decide requests, and which are this replica's own.
+func TestWhoCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		asks   []wire.Ask
+		active bool
+		want   authority.Call
+	}{
+		"a filter without requests": {t.Context(), nil, false, authority.Call{}},
+		"a filter that asks":        {t.Context(), []wire.Ask{ask("wide", "acme", 1, 1, 0)}, false, authority.Call{Asks: 1, Active: true}},
+		"one that has asked":        {t.Context(), nil, true, authority.Call{Active: true}},
+		"a replica's own worker":    {authority.Own(t.Context()), nil, true, authority.Call{Active: true, Own: true}},
+	} {
+		w := newWorld()
+		request := w.request(c.asks...)
+		request.Active, request.PolicyVersion = c.active, "v7"
+		if _, err := w.Sync(c.ctx, request); err != nil {
+			t.Fatal(err)
+		}
+		c.want.Worker, c.want.Version = request.WorkerID, "v7"
+		if got := w.observed.called; len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -34,6 +34,7 @@ type observed struct {
 	admitted, denied, unanswered map[string]int64
 	rolledBack, leaked           int
 	reports                      []wire.Report
+	called                       []authority.Call
 }
 
 func (o *observed) Decided(limit string, admitted, denied, unanswered int64) {
@@ -45,9 +46,14 @@ func (o *observed) Decided(limit string, admitted, denied, unanswered int64) {
 }
 func (o *observed) RolledBack(n int)                                    { o.rolledBack += n }
 func (o *observed) Leaked(n int)                                        { o.leaked += n }
-func (o *observed) Called(uint64, string, int)                          {}
 func (o *observed) Leased(uint64, string, string, int64, time.Duration) {}
 func (o *observed) Settled(string, string, int64)                       {}
+
+func (o *observed) Called(call authority.Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.called = append(o.called, call)
+}
 
 func (o *observed) Reported(_ uint64, report *wire.Report) {
 	o.mu.Lock()

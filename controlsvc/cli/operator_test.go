@@ -153,7 +153,7 @@ func TestOperator(t *testing.T) {
 				HEX  HEX  TIME  this one
 
 				WORKER  POLICY  UP FOR  LAST CALL  REQUESTS  AWAY
-				HEX  none  TIME  TIME ago  0  TIME
+				HEX  none  not known  TIME ago  0  TIME
 
 				WHAT  LIMIT  FOR  SAYS  ENDS IN  IN FORCE
 				allow  slow  tenant good  TIME  yes

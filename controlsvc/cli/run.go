@@ -293,9 +293,9 @@ type observer struct {
 	denials *telemetry.DenialLog
 }
 
-func (o observer) Called(worker uint64, version string, asks int) {
-	o.Metrics.Called(asks)
-	o.traffic.Called(worker, version)
+func (o observer) Called(call authority.Call) {
+	o.Metrics.Called(call.Asks)
+	o.traffic.Called(call)
 }
 
 func (o observer) Leased(worker uint64, limit, lease string, units int64, endIn time.Duration) {

@@ -120,8 +120,12 @@ func printPeers(to io.Writer, r *adminv1.StatusResponse) error {
 		fmt.Fprintln(table, "\nWORKER\tPOLICY\tUP FOR\tLAST CALL\tREQUESTS\tAWAY")
 	}
 	for _, w := range r.GetWorkers()[:min(len(r.GetWorkers()), workersShown)] {
+		lived := "not known"
+		if w.GetUpFor() > 0 {
+			lived = brief(w.GetUpFor())
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s ago\t%d\t%s\n",
-			w.GetId(), follows(w.GetPolicyVersion()), brief(w.GetUpFor()), brief(w.GetSeen()), w.GetRequests(), brief(w.GetAway()))
+			w.GetId(), follows(w.GetPolicyVersion()), lived, brief(w.GetSeen()), w.GetRequests(), brief(w.GetAway()))
 	}
 	if more := int(r.GetConnected()) - workersShown; more > 0 {
 		fmt.Fprintf(table, "and %d more\n", more)
@@ -174,7 +178,7 @@ type workerPeer struct {
 	ID       string  `json:"id"`
 	Replica  string  `json:"replica"`
 	Policy   string  `json:"policy_version"`
-	UpFor    float64 `json:"up_for_seconds"`
+	UpFor    float64 `json:"up_for_seconds,omitempty"`
 	Seen     float64 `json:"last_call_seconds"`
 	Requests uint64  `json:"requests"`
 	Away     float64 `json:"away_seconds"`

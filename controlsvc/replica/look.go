@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/admission"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -92,7 +93,7 @@ func (r *Replica) ask(ctx context.Context, request *wire.SyncRequest) ([]wire.As
 		ctx, cancel = context.WithTimeout(ctx, r.config.Longest)
 		defer cancel()
 	}
-	response, err := r.config.Authority.Sync(ctx, request)
+	response, err := r.config.Authority.Sync(authority.Own(ctx), request)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (p *port) Call(_ string, headers []host.Header, body []byte, timeout time.D
 	}
 	p.begin(func() (host.CallID, reply) {
 		// An answer that tells what the store did not do has to be there before the conversation gives the call up.
-		ctx, cancel := context.WithTimeoutCause(context.Background(), timeout*4/5, authority.ErrStoreTime)
+		ctx, cancel := context.WithTimeoutCause(authority.Own(context.Background()), timeout*4/5, authority.ErrStoreTime)
 		defer cancel()
 		response, err := p.config.Authority.Sync(ctx, &request)
 		if err != nil {

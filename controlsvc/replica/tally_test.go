@@ -23,6 +23,16 @@ type told struct {
 
 	mu   sync.Mutex
 	sums map[string]int64
+	// filters are the calls that are not the replica's own.
+	filters []authority.Call
+}
+
+func (o *told) Called(call authority.Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !call.Own {
+		o.filters = append(o.filters, call)
+	}
 }
 
 func (o *told) Reported(_ uint64, report *wire.Report) {
@@ -82,6 +92,9 @@ func TestAReplicaReportsWhatItDecides(t *testing.T) {
 		defer heard.mu.Unlock()
 		if fmt.Sprint(heard.sums) != fmt.Sprint(want) {
 			t.Errorf("told %v\nwant %v", heard.sums, want)
+		}
+		if len(heard.filters) > 0 {
+			t.Errorf("taken for a filter's: %+v", heard.filters)
 		}
 	})
 }

@@ -172,7 +172,7 @@ func TestTrafficIsGathered(t *testing.T) {
 	m.Traffic(func() traffic.Now {
 		return traffic.Now{
 			Leases: map[string]traffic.LeaseUnits{"tenant": {Leases: 1, Granted: 20, Spent: 11, Returned: 4, Expired: 5, Elsewhere: 2}},
-			Out:    3, OutUnits: 30, Workers: 4, Stale: 1, Ages: []float64{9, 1, 5, 7},
+			Out:    3, OutUnits: 30, Filters: 6, Workers: 4, Stale: 1, Away: 2, Ages: []float64{9, 1, 5, 7},
 		}
 	})
 	contain(t, scrape(t, m),
@@ -180,6 +180,7 @@ func TestTrafficIsGathered(t *testing.T) {
 		`sluice_lease_units_total{event="spent",limit="tenant"} 11`, `sluice_lease_units_total{event="returned",limit="tenant"} 4`,
 		`sluice_lease_units_total{event="expired",limit="tenant"} 5`, `sluice_lease_units_total{event="elsewhere",limit="tenant"} 2`,
 		`sluice_leases_out 3`, `sluice_lease_units_out 30`, `sluice_workers 4`, `sluice_workers_stale 1`,
-		`sluice_worker_age_seconds{quantile="0"} 1`, `sluice_worker_age_seconds{quantile="0.5"} 5`, `sluice_worker_age_seconds{quantile="1"} 9`,
+		`sluice_filters 6`, `sluice_workers_away 2`,
+		`sluice_worker_age_youngest_seconds 1`, `sluice_worker_age_median_seconds 5`, `sluice_worker_age_oldest_seconds 9`,
 	)
 }

@@ -14,8 +14,11 @@ type gathered struct {
 	now            func() traffic.Now
 	leases, units  *prometheus.Desc
 	out, unitsOut  *prometheus.Desc
+	filters        *prometheus.Desc
 	workers, stale *prometheus.Desc
-	age            *prometheus.Desc
+	away           *prometheus.Desc
+	// ages are of the youngest, the median and the oldest.
+	ages [3]*prometheus.Desc
 }
 
 // Traffic has leases and workers reported as they are at each scrape. It may be called once.
@@ -31,16 +34,23 @@ func (m *Metrics) Traffic(now func() traffic.Now) {
 			"this one: take it from the sum of the expired).", "limit", "event"),
 		out:      desc("sluice_leases_out", "Leases granted here that are out."),
 		unitsOut: desc("sluice_lease_units_out", "Units of the leases granted here that are out."),
-		workers:  desc("sluice_workers", "Workers that called this replica within the last minute."),
-		stale:    desc("sluice_workers_stale", "Workers of those that decide by another policy than the one in force here."),
-		age: desc("sluice_worker_age_seconds", "How long the workers of the last minute had lived when they last reported: "+
-			"the youngest (quantile 0), the median (0.5) and the oldest (1).", "quantile"),
+		filters: desc("sluice_filters", "Filters that called this replica within the last minute, with those that have decided "+
+			"nothing: there is one on each Envoy's main thread."),
+		workers: desc("sluice_workers", "Workers that decide requests, of the filters that called this replica within the last minute."),
+		stale:   desc("sluice_workers_stale", "Workers of those that decide by another policy than the one in force here."),
+		away: desc("sluice_workers_away", "Workers of those that, as they reported a moment ago, had given the service or its store up: "+
+			"their breaker was open, and on_unavailable decided."),
+		ages: [3]*prometheus.Desc{
+			desc("sluice_worker_age_youngest_seconds", "How long the youngest of the workers has lived."),
+			desc("sluice_worker_age_median_seconds", "How long the workers have lived: the median."),
+			desc("sluice_worker_age_oldest_seconds", "How long the oldest of the workers has lived."),
+		},
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (g *gathered) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.leases, g.units, g.out, g.unitsOut, g.workers, g.stale, g.age} {
+	for _, d := range append([]*prometheus.Desc{g.leases, g.units, g.out, g.unitsOut, g.filters, g.workers, g.stale, g.away}, g.ages[:]...) {
 		to <- d
 	}
 }
@@ -64,13 +74,15 @@ func (g *gathered) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(g.out, float64(now.Out))
 	gauge(g.unitsOut, float64(now.OutUnits))
+	gauge(g.filters, float64(now.Filters))
 	gauge(g.workers, float64(now.Workers))
 	gauge(g.stale, float64(now.Stale))
+	gauge(g.away, float64(now.Away))
 	if slices.Sort(now.Ages); len(now.Ages) > 0 {
 		last := len(now.Ages) - 1
-		gauge(g.age, now.Ages[0], "0")
-		gauge(g.age, now.Ages[last/2], "0.5")
-		gauge(g.age, now.Ages[last], "1")
+		for i, at := range []int{0, last / 2, last} {
+			gauge(g.ages[i], now.Ages[at])
+		}
 	}
 }
 

@@ -12,6 +12,8 @@ const (
 	// leaseGrace is for how long after its end a lease's report is waited for: a worker sends it within a second, and again
 	// until it is acknowledged.
 	leaseGrace = 10 * time.Second
+	// awayFor is for how long a worker counts as away after it has reported that it was: it probes once a second.
+	awayFor = 5 * time.Second
 )
 
 // LeaseUnits is what became of the units that this replica granted in leases, or was told of. A report that comes to another
@@ -140,10 +142,11 @@ type Now struct {
 	Leases map[string]LeaseUnits
 	// Out is how many leases are out, of OutUnits in all.
 	Out, OutUnits int64
-	// Workers called within the last minute; Stale of them decide by another policy than the one in force. Ages are how long
-	// they had lived when they last reported, in seconds, in any order.
-	Workers, Stale int
-	Ages           []float64
+	// Filters called within the last minute. Workers of them decide requests, Stale of those by another policy than the one in
+	// force, and Away did without the service when they reported within the last awayFor. Ages are how long they have lived, in
+	// seconds, in any order, of those that said.
+	Filters, Workers, Stale, Away int
+	Ages                          []float64
 }
 
 // Now gives what this replica knows at the moment.
@@ -162,8 +165,20 @@ func (t *Traffic) Now() Now {
 	}
 	t.workers.prune(now)
 	for _, w := range t.workers.known {
+		if w.Own {
+			continue
+		}
+		n.Filters++
+		if !w.decides {
+			continue
+		}
 		n.Workers++
-		n.Ages = append(n.Ages, w.Age)
+		if age := w.at(now).Age; age > 0 {
+			n.Ages = append(n.Ages, age)
+		}
+		if w.away != 0 && seconds(now)-w.away <= awayFor.Seconds() {
+			n.Away++
+		}
 		if t.policy != nil && w.Policy != t.policy.Version {
 			n.Stale++
 		}

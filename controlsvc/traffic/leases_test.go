@@ -77,8 +77,8 @@ func TestLeaseUnitsAddUp(t *testing.T) {
 func TestLeasesOut(t *testing.T) {
 	c := &clock{now: start}
 	tr := newTraffic(c, 1, "tenant")
-	tr.Called(7, "v1")
-	tr.Called(8, "v0")
+	tr.Called(asking(7, "v1"))
+	tr.Called(asking(8, "v0"))
 	tr.Leased(7, "tenant", "a", 10, time.Second)
 	tr.Leased(7, "tenant", "b", 5, 2*time.Second)
 	tr.Leased(8, "gone", "c", 1, 2*time.Second)

@@ -30,8 +30,8 @@ type Snapshot struct {
 	Replicas []Replica `json:"replicas"`
 	// Total is over all requests, or those that Query.Limit decided.
 	Total Counts `json:"total"`
-	// Calls is the workers' calls of Sync, and CallsPerRequest their share, 0 where there were no requests. Neither is of one
-	// limit.
+	// Calls is the workers' calls that ask for something, without those that only report, and CallsPerRequest their share, 0
+	// where there were no requests. Neither is of one limit.
 	Calls           int64   `json:"calls"`
 	CallsPerRequest float64 `json:"calls_per_request"`
 	Series          *Series `json:"series"`
@@ -48,7 +48,7 @@ type Snapshot struct {
 	Upstream  Latency    `json:"upstream"`
 	Store     Latency    `json:"store"`
 	Fallbacks []Fallback `json:"fallbacks"`
-	// Workers are those last heard of, Connected how many there are, over all replicas.
+	// Workers are those last heard of, Connected how many filters' workers there are, over all replicas.
 	Workers   []Worker `json:"workers"`
 	Connected int      `json:"connected"`
 }
@@ -216,17 +216,17 @@ func merge(states []state, of span, query Query, now instant.Instant) Snapshot {
 	s.Store.fill(store)
 	s.Fallbacks = mergeFallbacks(s.Fallbacks, seconds(now)-float64(of.length), seconds(now))
 	s.Workers = newestWorkers(s.Workers)
-	s.Connected = max(s.Connected-duplicates(states), len(s.Workers))
+	s.Connected = max(s.Connected-duplicates(states), countFilters(s.Workers))
 	s.tidy()
 	return s
 }
 
-// duplicates is how many of the listed workers called several replicas.
+// duplicates is how many of the listed workers of filters called several replicas.
 func duplicates(states []state) (n int) {
 	seen := make(map[string]bool)
 	for i := range states {
 		for _, w := range states[i].Workers {
-			if seen[w.ID] {
+			if seen[w.ID] && !w.Own {
 				n++
 			}
 			seen[w.ID] = true

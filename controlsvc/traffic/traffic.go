@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
@@ -102,7 +103,7 @@ type Traffic struct {
 func New(config Config) *Traffic {
 	t := &Traffic{
 		config: config, since: config.Now(), names: NewNames(&policy.Policy{}), total: newTimeline(), timelines: make(map[string]*timeline),
-		upstream: newLatencies(), store: newLatencies(), workers: workers{known: make(map[uint64]*Worker)},
+		upstream: newLatencies(), store: newLatencies(), workers: workers{known: make(map[uint64]*known)},
 		leases: leases{live: make(map[string]*lease), ends: make(map[int64][]string), units: make(map[string]*LeaseUnits)},
 	}
 	for i, s := range spans {
@@ -128,13 +129,16 @@ func (t *Traffic) SetPolicy(p *policy.Policy) {
 	}
 }
 
-// Called notes that a worker called, under which version of the policy it decides.
-func (t *Traffic) Called(worker uint64, version string) {
+// Called notes that a worker called. Of calls only those are counted that ask for something: a worker that has nothing to ask
+// calls once a second to report, and to hear of a new policy.
+func (t *Traffic) Called(call authority.Call) {
 	now := t.config.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.total.add(now, now, Counts{}, 1)
-	t.workers.called(worker, version, now)
+	if call.Asks > 0 {
+		t.total.add(now, now, Counts{}, 1)
+	}
+	t.workers.called(call, now)
 }
 
 // Stored notes how long a call of the store took.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
@@ -45,6 +46,11 @@ func newTraffic(c *clock, replica uint64, limits ...string) *Traffic {
 	return t
 }
 
+// asking is a call of a worker that asks for something.
+func asking(worker uint64, version string) authority.Call {
+	return authority.Call{Worker: worker, Version: version, Asks: 1, Active: true}
+}
+
 func tally(limit string, result wire.Result, count int64) wire.Tally {
 	return wire.Tally{Limit: limit, Route: "/v1", Result: result, Source: uint8(admission.FromLease), Count: count}
 }
@@ -53,7 +59,7 @@ func TestWhatIsReportedIsShown(t *testing.T) {
 	c := &clock{now: start}
 	tr := newTraffic(c, 7, "tenant", "reports", "quiet")
 	c.pass(time.Second)
-	tr.Called(0xabc, "v1")
+	tr.Called(asking(0xabc, "v1"))
 	tr.Stored(time.Millisecond)
 	tr.Stored(3 * time.Millisecond)
 	near := tally("tenant", wire.Admitted, 10)
@@ -196,9 +202,10 @@ func TestReplicasShowWhatOneWould(t *testing.T) {
 			c.pass(time.Duration(rapid.Int64Range(0, 20_000).Draw(t, "passes")) * time.Millisecond)
 			at := replicas[rapid.IntRange(0, len(replicas)-1).Draw(t, "to")]
 			report, worker := drawReport(t), rapid.Uint64Range(1, 3).Draw(t, "worker")
+			report.Age = c.now.Sub(start) + time.Duration(worker)*time.Hour // it has one life
 			took := time.Duration(rapid.Int64Range(0, 1e8).Draw(t, "took"))
 			for _, to := range []*Traffic{at, one} {
-				to.Called(worker, "v1")
+				to.Called(asking(worker, "v1"))
 				to.Reported(worker, report)
 				to.Stored(took)
 			}
@@ -432,13 +439,13 @@ func TestWorkersThatGo(t *testing.T) {
 	c := &clock{now: start}
 	tr := newTraffic(c, 1)
 	for i := range 2 * maxWorkers {
-		tr.Called(uint64(i+1), "v1")
+		tr.Called(asking(uint64(i+1), "v1"))
 	}
 	if s := tr.Snapshot(Query{}); s.Connected != maxWorkers || len(s.Workers) != workersListed {
 		t.Errorf("%d of %d listed", len(s.Workers), s.Connected)
 	}
 	c.pass(forgetWorker + time.Second)
-	tr.Called(5, "v2")
+	tr.Called(asking(5, "v2"))
 	if s := tr.Snapshot(Query{}); s.Connected != 1 || s.Workers[0].Policy != "v2" {
 		t.Errorf("%+v, of %d", s.Workers, s.Connected)
 	}
@@ -531,5 +538,50 @@ func TestBlockedCallersAreShown(t *testing.T) {
 	}
 	if diff := cmp.Diff([]Key{{Limit: blocked.Limit, Key: blocked.Key, Counts: want}}, s.Keys); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
+// Workers are those that decide: not a filter that has seen no request, and the replica's own apart. They age while they say
+// nothing, and what is not known of one is not made up.
+func TestWorkersThatDecide(t *testing.T) {
+	const main, silent, telling, idle, own, ownIdle = 1, 2, 3, 4, 5, 6
+	c := &clock{now: start}
+	tr := newTraffic(c, 7, "tenant")
+	report := &wire.Report{ID: 1, Age: time.Hour, Away: time.Millisecond, Tallies: []wire.Tally{tally("tenant", wire.Admitted, 1)}}
+	call := func(worker uint64, asks int, active, own bool) {
+		tr.Called(authority.Call{Worker: worker, Version: "v1", Asks: asks, Active: active, Own: own})
+	}
+	call(telling, 0, false, false)
+	tr.Reported(telling, report)
+	call(idle, 1, true, false)
+	report.Away = 0
+	tr.Reported(idle, report)
+	for range 3 {
+		c.pass(time.Second)
+		call(main, 0, false, false)
+		call(silent, 0, true, false) // it asked before this replica began
+		call(telling, 0, false, false)
+		call(idle, 0, true, false)
+		call(own, 0, true, true)
+		call(ownIdle, 0, false, true)
+	}
+	s := tr.Snapshot(Query{})
+	var got []string
+	for _, w := range s.Workers {
+		got = append(got, fmt.Sprint(w.ID[15:], " ", w.Age, " ", w.Own))
+	}
+	if diff := cmp.Diff([]string{"2 0 false", "3 3603 false", "4 3603 false", "5 0 true"}, got); diff != "" || s.Connected != 3 {
+		t.Errorf("%d workers; id, age, own (-want +got):\n%s", s.Connected, diff)
+	}
+	now := tr.Now()
+	if now.Filters != 4 || now.Workers != 3 || now.Away != 1 || len(now.Ages) != 2 {
+		t.Errorf("%+v", now)
+	}
+	c.pass(awayFor)
+	if now = tr.Now(); now.Away != 0 {
+		t.Errorf("%d are away although none has said so for %v", now.Away, awayFor)
+	}
+	if s.Calls != 1 {
+		t.Errorf("%d calls, want the one that asked", s.Calls)
 	}
 }

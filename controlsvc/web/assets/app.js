@@ -79,7 +79,7 @@ function tiles(t, now) {
     ['Admitted', `${rate(now.admitted)}/s`, `${count(t.total.admitted)} in ${t.range}`],
     ['Denied', `${rate(now.denied)}/s`, `${share(t.total.denied, requests(t.total))} of ${count(requests(t.total))}`],
     ['Near the limit', `${rate(now.near)}/s`, `${share(t.total.near || 0, t.total.admitted)} of the admitted`],
-    ['Calls a request', t.calls > 0 ? t.calls_per_request.toFixed(3) : '–', `${count(t.calls)} calls`],
+    ['Calls a request', t.calls > 0 ? t.calls_per_request.toFixed(3) : '–', `${count(t.calls)} calls that ask`],
     ['Workers', count(t.connected), `${t.replicas.length} ${t.replicas.length === 1 ? 'replica' : 'replicas'}`],
     ['Store p95', t.store.count > 0 ? micros(t.store.p95_us) : '–', `p50 ${t.store.count > 0 ? micros(t.store.p50_us) : '–'}`],
     ['Without the service', open.length > 0 ? 'yes' : 'no', t.total.fallback ? `${count(t.total.fallback)} requests in ${t.range}` : `none in ${t.range}`, open.length > 0],
@@ -148,7 +148,7 @@ function tables(page) {
     {title: 'For', of: (f) => span(f.until - f.from) + (f.open ? ', now' : '')}, {title: 'Requests', number: true, of: (f) => count(f.requests)},
   ], t.fallbacks, 'Every decision was the service\'s own, or rested on what it had granted.');
   list('workers', 'Workers', [
-    {title: 'Worker', of: (w) => w.id}, {title: 'Age', number: true, of: (w) => (w.age > 0 ? span(w.age) : '–')},
+    {title: 'Worker', of: (w) => (w.own ? `${w.id} (the service itself)` : w.id)}, {title: 'Age', number: true, of: (w) => (w.age > 0 ? span(w.age) : '–')},
     {title: 'Heard of', number: true, of: (w) => `${span(t.at - w.last_seen)} ago`},
     {title: 'Requests', number: true, of: (w) => count(w.requests)},
     {title: 'Leases', number: true, of: (w) => count(w.leases)}, {title: 'Units leased', number: true, of: (w) => count(w.units)},

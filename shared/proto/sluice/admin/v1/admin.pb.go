@@ -2037,7 +2037,7 @@ type Worker struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Replica       string                 `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	PolicyVersion string                 `protobuf:"bytes,3,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
-	// How long it had lived when it last reported, and how long ago it last called.
+	// How long it has lived, 0 where that is not known, for it has not reported since; and how long ago it last called.
 	UpFor uint64 `protobuf:"varint,4,opt,name=up_for,json=upFor,proto3" json:"up_for,omitempty"`
 	Seen  uint64 `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`
 	// Requests that it reported, and for how long it did without the service.
