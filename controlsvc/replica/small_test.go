@@ -11,6 +11,7 @@ import (
 
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/replica"
+	"sluice/controlsvc/store/memory"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 )
@@ -182,5 +183,23 @@ func TestABucketGivesItsBurst(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// In a memory that is full each new key takes the place of another one, and nothing else does.
+func TestAFullMemoryStaysFull(t *testing.T) {
+	const most, keys = 1000, 3000 // most is the world's
+	for _, rate := range []string{"5/h", "100/h", "1000/m"} {
+		inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: ["+rate+"]}", func(w *world) {
+			for i := range keys {
+				w.want(admission.Admit, admission.FromStore, of(fmt.Sprint("x", i)))
+				pass(20 * time.Microsecond)
+			}
+			pass(5 * time.Second)
+			m, _ := w.store.Store.(*memory.Store)
+			if m.Len() != most || m.Evicted() != keys-most {
+				t.Errorf("%s: %d keys, %d evicted; want %d and %d", rate, m.Len(), m.Evicted(), most, keys-most)
+			}
+		})
 	}
 }

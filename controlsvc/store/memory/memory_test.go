@@ -121,3 +121,36 @@ func BenchmarkReserve(b *testing.B) {
 		})
 	}
 }
+
+// Only what is charged takes a key's place: a new key of which nothing comes evicts none.
+func TestNothingIsEvictedForNothing(t *testing.T) {
+	for _, algorithm := range []limit.Algorithm{
+		limit.SlidingLog, limit.SlidingBuckets, limit.SlidingWindowCounter, limit.FixedWindow, limit.TokenBucket,
+	} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			c := newClock()
+			s := memory.New(c.read, 3)
+			key := func(name string, units int64) authority.Key {
+				return authority.Key{Name: name, Algorithm: algorithm, Rates: []limit.Rate{{Units: units, Window: time.Minute}}}
+			}
+			for i := range 3 {
+				s.Reserve(t.Context(), []authority.Reserve{{Key: key(strconv.Itoa(i), 5), Call: "call", Want: 1, Min: 1}})
+			}
+			s.Reserve(t.Context(), []authority.Reserve{
+				{Key: key("more than it holds", 5), Call: "call", Want: 6, Min: 6},
+				{Key: key("nobody's", 0), Call: "call", Want: 1, Min: 1},
+			})
+			s.Record(t.Context(), []authority.Record{
+				{Key: key("nothing", 5), Call: "call"},
+				{Key: key("long ago", 5), Call: "call", Uses: []authority.Use{{Age: 3 * time.Minute, Units: 1}}},
+			})
+			if s.Len() != 3 || s.Evicted() != 0 {
+				t.Errorf("%d keys, %d evicted; want 3, 0", s.Len(), s.Evicted())
+			}
+			s.Reserve(t.Context(), []authority.Reserve{{Key: key("new", 5), Call: "call", Want: 1, Min: 1}})
+			if s.Len() != 3 || s.Evicted() != 1 {
+				t.Errorf("%d keys, %d evicted; want 3, 1", s.Len(), s.Evicted())
+			}
+		})
+	}
+}

@@ -24,7 +24,8 @@ type shard struct {
 const sweepPerOperation = 4
 
 // with runs an operation on a key, under the shard's lock and at one reading of the clock. A key that is not there is made
-// first, unless make is false: then the operation is not run.
+// first, unless create is false: then the operation is not run. It takes a place, and another's where there is none, once it has
+// been charged.
 func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, now instant.Instant)) {
 	spread := maphash.String(s.seed, wanted.Name)
 	shard := &s.shards[spread%uint64(len(s.shards))]
@@ -33,31 +34,38 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 	now := s.now()
 	s.sweep(shard, now)
 	s.sweepAnother(shard, now)
-	k := shard.keys[idOf(wanted)]
-	switch {
-	case k != nil:
-		shard.unlink(k)
-	case !create:
-		return
-	default:
-		if s.keys.Load() >= s.maxKeys && shard.oldest != nil {
-			s.drop(shard, shard.oldest)
-			s.evicted.Add(1)
+	k, known := shard.keys[idOf(wanted)]
+	if !known {
+		if !create {
+			return
 		}
 		k = &key{id: idOf(wanted), count: counts[wanted.Algorithm](spread)}
-		shard.keys[k.id] = k
-		s.keys.Add(1)
-		heap.Push(&shard.expiring, k)
 	}
-	shard.linkNewest(k)
 	now = k.count.clock(now)
 	operation(k, now)
 	k.expires = k.count.emptyAt(now)
-	if k.expires <= now {
+	switch {
+	case !known && k.expires > now:
+		s.keep(shard, k)
+	case known && k.expires > now:
+		shard.unlink(k)
+		shard.linkNewest(k)
+		heap.Fix(&shard.expiring, k.place)
+	case known:
 		s.drop(shard, k)
-		return
 	}
-	heap.Fix(&shard.expiring, k.place)
+}
+
+// keep gives a new key its place: where there is none, that of the shard's key whose use is longest ago.
+func (s *Store) keep(shard *shard, k *key) {
+	if s.keys.Load() >= s.maxKeys && shard.oldest != nil {
+		s.drop(shard, shard.oldest)
+		s.evicted.Add(1)
+	}
+	shard.keys[k.id] = k
+	s.keys.Add(1)
+	heap.Push(&shard.expiring, k)
+	shard.linkNewest(k)
 }
 
 // sweep drops keys whose last charge has left its window: the expired go before any that is in use.
