@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"sluice/shared/policy"
 )
 
 const (
@@ -11,6 +13,8 @@ const (
 	shareEvery = 3 * time.Second
 	// shareWithin bounds one exchange.
 	shareWithin = 2 * time.Second
+	// leaveWithin bounds the last one, which the process waits for.
+	leaveWithin = 500 * time.Millisecond
 	// othersKept is for how long what the other replicas told is shown; they tell it again well before.
 	othersKept = 15 * time.Second
 )
@@ -21,8 +25,10 @@ type Board interface {
 	Exchange(ctx context.Context, domain string, replica uint64, says []byte, ttl time.Duration) ([][]byte, error)
 }
 
-// Share tells the other replicas what this one knows, and hears what they do, until the context ends.
+// Share tells the other replicas what this one knows, and hears what they do, until the context ends. Then it takes back what
+// it has told, which goes with this replica.
 func (t *Traffic) Share(ctx context.Context, board Board, logger *slog.Logger, after func(time.Duration) <-chan time.Time) {
+	defer t.leave(ctx, board)
 	failing := false
 	for {
 		err := t.exchange(ctx, board)
@@ -43,13 +49,26 @@ func (t *Traffic) Share(ctx context.Context, board Board, logger *slog.Logger, a
 	}
 }
 
+// leave tells the others that this replica has nothing to tell any more. Where that fails they find out after othersKept.
+func (t *Traffic) leave(ctx context.Context, board Board) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	defer cancel()
+	if p := t.inForce(); p != nil {
+		_, _ = board.Exchange(ctx, p.Domain, t.config.Replica, nil, time.Millisecond)
+	}
+}
+
+func (t *Traffic) inForce() *policy.Policy {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.policy
+}
+
 // exchange tells and hears once.
 func (t *Traffic) exchange(ctx context.Context, board Board) error {
 	ctx, cancel := context.WithTimeout(ctx, shareWithin)
 	defer cancel()
-	t.mu.Lock()
-	p := t.policy
-	t.mu.Unlock()
+	p := t.inForce()
 	if p == nil {
 		return nil
 	}
@@ -63,6 +82,9 @@ func (t *Traffic) exchange(ctx context.Context, board Board) error {
 	}
 	var others []state
 	for _, one := range told {
+		if len(one) == 0 {
+			continue // it has left
+		}
 		other, problem := unpack(one)
 		if problem != nil {
 			err = problem // the others are shown all the same

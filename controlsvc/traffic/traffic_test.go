@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/store/memory"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/policy"
@@ -584,4 +585,36 @@ func TestWorkersThatDecide(t *testing.T) {
 	if s.Calls != 1 {
 		t.Errorf("%d calls, want the one that asked", s.Calls)
 	}
+}
+
+// A replica that stops is not shown any longer; one that was stopped before it could say so goes by itself.
+func TestAReplicaThatStopsSaysSo(t *testing.T) {
+	c := &clock{now: start}
+	store := memory.New(c.read, 10)
+	here, there := newTraffic(c, 1, "tenant"), newTraffic(c, 2, "tenant")
+	ctx, stop := context.WithCancel(t.Context())
+	waits, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		there.Share(ctx, store, slog.New(slog.DiscardHandler), func(time.Duration) <-chan time.Time {
+			close(waits)
+			return nil
+		})
+	}()
+	<-waits
+	replicas := func(want int) {
+		t.Helper()
+		if err := here.exchange(t.Context(), store); err != nil {
+			t.Error(err)
+		}
+		if got := len(here.Snapshot(Query{}).Replicas); got != want {
+			t.Errorf("%d replicas are shown, want %d", got, want)
+		}
+	}
+	replicas(2)
+	stop()
+	<-done
+	replicas(1) // at the very instant
+	c.pass(time.Millisecond)
+	replicas(1)
 }
