@@ -1,6 +1,9 @@
 package accesslog
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Log is several files, merged by the times of their requests.
 type Log struct {
@@ -8,6 +11,8 @@ type Log struct {
 	// heads are the next entries of the readers, nil where one has none left; last is whose entry was given.
 	heads []*Entry
 	last  int
+	// failed is why files ended early.
+	failed error
 }
 
 // NewLog merges the readers, at least one.
@@ -17,25 +22,22 @@ func NewLog(readers ...*Reader) (*Log, error) {
 	}
 	l := &Log{readers: readers, heads: make([]*Entry, len(readers)), last: -1}
 	for i := range readers {
-		if err := l.advance(i); err != nil {
-			return nil, err
-		}
+		l.advance(i)
 	}
 	return l, nil
 }
 
-func (l *Log) advance(i int) (err error) {
+func (l *Log) advance(i int) {
+	var err error
 	l.heads[i], err = l.readers[i].Next()
-	return err
+	l.failed = errors.Join(l.failed, err)
 }
 
 // Next gives the earliest entry of all files, of those of one time the one of the first file; nil at the end. It is valid
 // until Next is called again.
 func (l *Log) Next() (*Entry, error) {
 	if l.last >= 0 {
-		if err := l.advance(l.last); err != nil {
-			return nil, err
-		}
+		l.advance(l.last)
 	}
 	l.last = -1
 	for i, head := range l.heads {
@@ -44,7 +46,7 @@ func (l *Log) Next() (*Entry, error) {
 		}
 	}
 	if l.last < 0 {
-		return nil, nil //nolint:nilnil // the end is no error
+		return nil, l.failed // nil at the end, which is no error
 	}
 	return l.heads[l.last], nil
 }

@@ -40,6 +40,7 @@ type Reader struct {
 	given  instant.Instant
 	began  bool
 	ended  bool
+	failed error // why it ended there; nil: it is the end
 	free   []*Entry
 	last   *Entry
 }
@@ -95,18 +96,17 @@ func (l *Reader) Format() Format { return l.format }
 // FieldNames gives what the file's fields are called: of JSON those of the last line, not those within objects.
 func (l *Reader) FieldNames() []string { return l.parser.fields() }
 
-// Next gives the next entry, which is valid until Next is called again; nil at the end. The error is one of reading.
+// Next gives the next entry, which is valid until Next is called again; nil at the end. The error is one of reading,
+// and comes after all entries that could be read.
 func (l *Reader) Next() (*Entry, error) {
 	if l.last != nil {
 		l.free = append(l.free, l.last)
 		l.last = nil
 	}
 	if l.next == l.sorted {
-		if err := l.fetch(); err != nil {
-			return nil, err
-		}
+		l.fetch()
 		if l.sorted == 0 {
-			return nil, nil //nolint:nilnil // the end is no error
+			return nil, l.failed // nil at the end, which is no error
 		}
 	}
 	o := &l.ahead[l.next]
@@ -123,17 +123,14 @@ func (l *Reader) Next() (*Entry, error) {
 
 // fetch reads until twice as many lines are there as may be ahead, and puts them in order. The earlier half is sure to be
 // given: whatever comes after it that is earlier is late.
-func (l *Reader) fetch() error {
+func (l *Reader) fetch() {
 	l.ahead = slices.Delete(l.ahead, 0, l.next)
 	l.next = 0
 	inOrder := true
 	for !l.ended && len(l.ahead) < 2*l.config.Ahead {
 		e, err := l.read()
-		if err != nil {
-			return err
-		}
 		if e == nil {
-			l.ended = true
+			l.ended, l.failed = true, err
 			break
 		}
 		if e.At < l.latest {
@@ -156,7 +153,6 @@ func (l *Reader) fetch() error {
 	if !l.ended {
 		l.sorted /= 2
 	}
-	return nil
 }
 
 // read gives the next line that can be read; nil at the end.
@@ -207,7 +203,9 @@ type lines struct {
 	block  []byte
 	text   string
 	number int64
+	// over: there is nothing more to read, for the reason, which is io.EOF at the end.
 	over   bool
+	reason error
 	// skipping says that the line that the text begins with goes on one that was too long.
 	skipping bool
 }
@@ -230,7 +228,7 @@ func (l *lines) first(n int) []string {
 func (l *lines) next() (line string, tooLong bool, err error) {
 	for l.text == "" {
 		if l.over {
-			return "", false, io.EOF
+			return "", false, l.reason
 		}
 		if err := l.fill(); err != nil {
 			return "", false, err
@@ -246,7 +244,8 @@ func (l *lines) next() (line string, tooLong bool, err error) {
 	return line, len(line) > MaxLine, nil
 }
 
-// fill reads until there is a whole line, one that is too long, or the end.
+// fill reads until there is a whole line, one that is too long, or the end. Its error is why there is nothing, not even a line that
+// could be read before; what follows such a line without an end is none.
 func (l *lines) fill() error {
 	for {
 		if len(l.block) == cap(l.block) {
@@ -254,16 +253,16 @@ func (l *lines) fill() error {
 		}
 		n, err := l.from.Read(l.block[len(l.block):cap(l.block)])
 		l.block = l.block[:len(l.block)+n]
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		l.over = err != nil
+		l.over, l.reason = err != nil, err
+		whole := errors.Is(err, io.EOF)
 		end := bytes.LastIndexByte(l.block, '\n') + 1
 		if l.skipping { // the rest of a line that was too long
 			first := bytes.IndexByte(l.block, '\n') + 1
 			if first == 0 {
 				l.block = l.block[:0]
-				if l.over {
+				if l.over && !whole {
+					return err
+				} else if l.over {
 					return nil
 				}
 				continue
@@ -273,8 +272,11 @@ func (l *lines) fill() error {
 			end = max(0, end-first)
 		}
 		switch {
-		case l.over:
+		case whole:
 			end = len(l.block)
+		case l.over && end == 0:
+			return err
+		case l.over:
 		case end == 0 && len(l.block) > MaxLine:
 			end = len(l.block)
 			l.skipping = true

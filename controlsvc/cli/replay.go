@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,10 +138,14 @@ func (r *replayed) run(p Process, files []string) (err error) {
 	}
 	var page *os.File
 	if r.html != "" {
-		if page, err = os.Create(r.html); err != nil { // before the run, which may be long
+		// Before the run, which may be long, and beside what is there, which stays until there is a whole report.
+		if page, err = os.CreateTemp(filepath.Dir(r.html), filepath.Base(r.html)+".*"); err != nil {
 			return fmt.Errorf("the report: %w", err)
 		}
-		defer page.Close()
+		defer func() {
+			page.Close()
+			_ = os.Remove(page.Name()) // it has another name by then, or is of no use
+		}()
 	}
 	r.log.Want = player.Want()
 	log, read, err := r.open(p, files)
@@ -149,21 +154,38 @@ func (r *replayed) run(p Process, files []string) (err error) {
 	}
 	defer read.close()
 	advance, finish := read.progress(p)
-	err = player.Play(log, advance)
+	broken := player.Play(log, advance)
 	finish()
-	if err != nil {
-		return err
-	}
 	report := player.Report(r.policy, r.against, log)
+	if broken != nil {
+		if report.Totals.Requests == 0 {
+			return broken
+		}
+		report.Incomplete = broken.Error()
+		broken = fmt.Errorf("the log could not be read to its end, and the report is of what could be: %w", broken)
+	}
 	if page != nil {
-		if err := errors.Join(report.WriteHTML(page), page.Close()); err != nil {
+		if err := finishPage(report, page, r.html); err != nil {
 			return fmt.Errorf("the report: %w", err)
 		}
 	}
 	if r.output == "json" {
-		return report.WriteJSON(p.Stdout)
+		return errors.Join(report.WriteJSON(p.Stdout), broken)
 	}
-	return report.WriteTable(p.Stdout)
+	return errors.Join(report.WriteTable(p.Stdout), broken)
+}
+
+// finishPage writes a report and puts it in its place.
+func finishPage(report *replay.Report, page *os.File, name string) error {
+	const readable = 0o644
+	if about, err := os.Stat(name); err == nil && !about.Mode().IsRegular() { // such as /dev/stdout
+		to, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(report.WriteHTML(to), to.Close())
+	}
+	return errors.Join(report.WriteHTML(page), page.Chmod(readable), page.Close(), os.Rename(page.Name(), name))
 }
 
 // logFiles are the files that a log is read from, and how much of them was.

@@ -86,6 +86,60 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// A log that breaks off is told of as far as it goes, with a warning and an exit status; where nothing of it can be read, the
+// report of before stays as it was.
+func TestReplayOfABrokenLog(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, text []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	began := time.Date(2026, 4, 15, 20, 0, 0, 0, time.UTC)
+	fmt.Fprint(z, logged(began, 3000, "192.0.2.1"))
+	z.Flush()
+	whole := zipped.Len()
+	fmt.Fprint(z, logged(began.Add(time.Hour), 3000, "192.0.2.1"))
+	z.Close()
+	policy, page := file("p.yaml", []byte(byClient)), file("report.html", []byte("the last one"))
+	cut, other := file("cut.log.gz", zipped.Bytes()[:whole+10]), file("other.log", []byte(logged(began.Add(2*time.Hour), 7, "192.0.2.2")))
+	code, out, said := command(nil, "replay", "--policy", policy, "--identity", "tenant=extra1", "--html", page, cut, other)
+	if code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	contain(t, "the table", out, "INCOMPLETE", "cut.log.gz: after line", "unexpected EOF", "007 requests of")
+	contain(t, "the error", said, "the report is of what could be", "unexpected EOF")
+	text, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(text, []byte("The log could not be read to its end")) {
+		t.Errorf("%v: %.200s", err, text)
+	}
+	var told struct {
+		Incomplete string `json:"incomplete"`
+		Totals     struct {
+			Requests int64 `json:"requests"`
+		} `json:"totals"`
+	}
+	if code, out, _ = command(nil, "replay", "--policy", policy, "--identity", "tenant=extra1", "-o", "json", cut); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	if err := json.Unmarshal([]byte(out), &told); err != nil || told.Totals.Requests < 3000 || !strings.Contains(told.Incomplete, "unexpected EOF") {
+		t.Errorf("%v: %+v", err, told)
+	}
+	if code, _, _ = command(nil, "replay", "--policy", policy, "--html", page, file("empty.log.gz", zipped.Bytes()[:12])); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	if after, err := os.ReadFile(page); err != nil || !bytes.Equal(after, text) {
+		t.Errorf("%v: the report of before is now %d bytes", err, len(after))
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "report*")); err != nil || len(names) != 1 {
+		t.Errorf("%v: %v", err, names)
+	}
+}
+
 func TestReplayWhatIsWrong(t *testing.T) {
 	policy := write(t, byClient)
 	for _, step := range []struct {

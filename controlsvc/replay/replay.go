@@ -129,6 +129,7 @@ func (p *Player) Play(log *accesslog.Log, progress func()) error {
 			p.play(b, i)
 		}
 		if b.err != nil {
+			p.course.closeMinute()
 			return b.err
 		}
 		if b.last {

@@ -35,6 +35,8 @@ type Report struct {
 	Missing []Missing `json:"missing"`
 	// Notes are what else has to be known to read the figures right.
 	Notes []string `json:"notes"`
+	// Incomplete is why the log could not be read to its end; the figures are of what could be. Empty where it was.
+	Incomplete string `json:"incomplete,omitempty"`
 
 	hashed bool
 }

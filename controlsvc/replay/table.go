@@ -26,6 +26,9 @@ const tableRows = 10
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(to io.Writer) error {
 	var b strings.Builder
+	if r.Incomplete != "" {
+		fmt.Fprintf(&b, "INCOMPLETE: the log could not be read to its end, and this is of what could be: %s\n\n", r.Incomplete)
+	}
 	r.head(&b)
 	r.limitTable(&b)
 	r.keyTables(&b)
