@@ -42,7 +42,8 @@ func (o *redisOptions) register(f *pflag.FlagSet) {
 		"how many replicas must have a grant before it is given, 0 to 100; where fewer have it in time the store counts as away")
 	f.DurationVar(&o.WaitTimeout, "redis-wait-timeout", redis.DefaultWaitTimeout, "how long those replicas are waited for, 1ms to 1m")
 	f.DurationVar(&o.QuietPeriod, "redis-quiet-period", 0,
-		"for how long nothing is granted once the primary has changed, up to 48h; the longest window + 10s lets no failover admit too much")
+		"for how long nothing is granted once the primary has changed, up to 48h; the longest window + 10s lets no failover admit "+
+			"too much, but where windows are longer than that")
 }
 
 // check says which options make no sense beside this store.

@@ -37,7 +37,7 @@ func newServe(p Process) *cobra.Command {
 		Long: "Serve answers the filters over gRPC, out of a store that holds every key's window, until it is told to stop by SIGTERM\n" +
 			"or SIGINT; a second one stops it at once. The policy file is read again when it changes, and at a SIGHUP; one that is\n" +
 			"invalid changes nothing. On the HTTP address are the dashboard (/), /metrics, /healthz (the process lives)\n" +
-			"and /readyz (it can answer: it has a policy, and its store answers in time).\n\n" +
+			"and /readyz (it has a policy, and its store answers a ping in time, whether it takes writes or not).\n\n" +
 			"The admin address is for inspect, reset, override, block, allow, top and status. Without a token it is served on the\n" +
 			"loopback only, where everybody on the machine may use it; elsewhere serve refuses to start without one.",
 		Args: cobra.NoArgs,

@@ -97,7 +97,8 @@ func NewMetrics() *Metrics {
 		labels: make(map[string]decided), answers: make(map[answer]prometheus.Counter),
 	}
 	m.registry.MustRegister(
-		m.syncs, m.asked, m.answered, m.strangers, m.rollbacks, m.leaked, m.lostLines, m.sheds, m.panics, m.policy, m.limits, m.reloads, m.reloaded, m.store, m.storeErrs,
+		m.syncs, m.asked, m.answered, m.strangers, m.rollbacks, m.leaked, m.lostLines, m.sheds, m.panics, m.policy, m.limits, m.reloads,
+		m.reloaded, m.store, m.storeErrs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.syncs.WithLabelValues(codes.OK.String())

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	goredis "github.com/redis/go-redis/v9"
 
 	"sluice/controlsvc/authority"
@@ -128,7 +129,10 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 func TestUser(t *testing.T) {
 	server := startServer(t)
 	admin := open(t, server.URL())
-	rights := documentedRights(t)
+	rights := documentedRights(t, "redis.go")
+	if diff := cmp.Diff(rights, documentedRights(t, "../../../docs/redis.md")); diff != "" {
+		t.Errorf("docs/redis.md has other rights than the package's comment (-comment +docs):\n%s", diff)
+	}
 	command := []any{"acl", "setuser", "sluice", "on", ">a:secret/?", "~sluice:*"}
 	for right := range rights {
 		command = append(command, "+"+right)
@@ -137,7 +141,7 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := regexp.MustCompile(`redis\.call\('(\w+)'`)
-	sources := []string{workersSource, overlaySource, primarySource}
+	sources := []string{workersSource, overlaySource, primarySource, exchangeSource, strictSource, headSource, accountSource}
 	for _, a := range newAlgorithms(asItIs) {
 		sources = append(sources, a.script.source)
 	}
@@ -178,17 +182,18 @@ func TestUser(t *testing.T) {
 }
 
 // documentedRights gives the commands that the package's comment says a user needs.
-func documentedRights(t *testing.T) map[string]bool {
+// documentedRights are those that a file names, as in +get; of a source file the package's comment.
+func documentedRights(t *testing.T, file string) map[string]bool {
 	t.Helper()
-	source, err := os.ReadFile("redis.go")
+	source, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	comment, _, _ := strings.Cut(string(source), "\npackage ")
 	rights := map[string]bool{}
 	for word := range strings.FieldsSeq(comment) {
-		if name, is := strings.CutPrefix(word, "+"); is {
-			rights[strings.Trim(name, ",.")] = true
+		if name, is := strings.CutPrefix(strings.Trim(word, "`,."), "+"); is && name != "" {
+			rights[name] = true
 		}
 	}
 	return rights
