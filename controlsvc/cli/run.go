@@ -156,6 +156,7 @@ func (s *serving) newAuthority(p Process) *authority.Authority {
 
 // newServing gives a service with all that looks at it, and its store as it is looked at.
 func newServing(ctx context.Context, p Process, o options, logger *slog.Logger, raw opened) (*serving, error) {
+	telemetry.LogSpanErrors(logger, p.Now)
 	tracing, err := telemetry.StartTracing(ctx, p.LookupEnv)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,8 @@ type Command struct {
 	ReadyWithin time.Duration
 	// StopWithin is how long Stop waits between SIGTERM and SIGKILL; 0: DefaultStopWithin.
 	StopWithin time.Duration
+	// Log is written what the process prints, beside what Output keeps; nil: nothing.
+	Log io.Writer
 }
 
 // Process is a started process. Its methods may be called by several goroutines.
@@ -79,7 +82,11 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	}
 	p.command.Dir = c.Dir
 	p.command.Env = append(os.Environ(), c.Env...)
-	p.command.Stdout, p.command.Stderr = p.output, p.output
+	var to io.Writer = p.output
+	if c.Log != nil {
+		to = io.MultiWriter(p.output, c.Log)
+	}
+	p.command.Stdout, p.command.Stderr = to, to
 	p.command.SysProcAttr = attributes()
 	// A child of the process that outlives it may hold its output open; it is not waited for.
 	p.command.WaitDelay = time.Second

@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type ServiceOptions struct {
 	GRPC, HTTP, Admin string
 	// Args are added to the command line.
 	Args []string
+	// Log is written what it prints, beside what Output keeps; nil: nothing.
+	Log io.Writer
 	// ReadyWithin bounds the time until it is ready; 0: DefaultReadyWithin.
 	ReadyWithin time.Duration
 }
@@ -53,6 +56,7 @@ func StartService(ctx context.Context, options ServiceOptions) (*Service, error)
 			// A URL may hold a password, and anybody may see a command line.
 			Env:         []string{"SLUICE_STORE=" + options.Store},
 			ReadyWithin: options.ReadyWithin,
+			Log:         options.Log,
 			Ready: func(ctx context.Context) error {
 				_, err := adminGet(ctx, s.HTTP, "/readyz")
 				return err

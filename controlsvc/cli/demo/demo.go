@@ -73,7 +73,7 @@ func Run(ctx context.Context, config Config) error {
 	verdict := tally.verdict()
 	fmt.Fprintln(config.Out, tally.summary(verdict))
 	if config.Stay && ctx.Err() == nil {
-		fmt.Fprint(config.Out, hints(fleet))
+		fmt.Fprint(config.Out, hints(fleet, config.Executable))
 		<-ctx.Done()
 	}
 	// What ended the context, where it was neither the traffic's end nor the user.

@@ -37,6 +37,7 @@ type fleet struct {
 	directory string
 	upstream  *http.Server
 	service   *rig.Service
+	log       *os.File // what the service prints; nil before it starts
 	envoys    []*rig.Envoy
 	end       context.CancelFunc
 }
@@ -61,13 +62,18 @@ func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
 		return nil, err
 	}
 	fmt.Fprintln(config.Progress, "starting the service, in front of", storeName(config.Store))
+	if f.log, err = os.Create(filepath.Join(f.directory, "service.log")); err != nil {
+		return nil, err
+	}
 	f.service, err = rig.StartService(ctx, rig.ServiceOptions{
+		Log:    f.log,
 		Binary: config.Executable, Policy: policyFile, Store: config.Store, ReadyWithin: serviceReadyWithin,
 	})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(config.Progress, "the dashboard: http://%s/\n", f.service.HTTP)
+	fmt.Fprintf(config.Progress, "the dashboard: http://%s/\nfor commands: --address %s\nthe service's log: %s\n",
+		f.service.HTTP, f.service.Admin, f.log.Name())
 	fmt.Fprintf(config.Progress, "starting %d Envoys with %d workers each, which takes some seconds: %s\n", envoys, workers, config.Envoy)
 	if err := f.startEnvoys(ctx, config, upstream); err != nil {
 		return nil, err
@@ -179,6 +185,9 @@ func (f *fleet) stop() {
 	}
 	if f.end != nil {
 		f.end()
+	}
+	if f.log != nil {
+		f.log.Close()
 	}
 	if f.directory != "" {
 		_ = os.RemoveAll(f.directory)

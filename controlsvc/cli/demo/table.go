@@ -114,7 +114,7 @@ func clip(table string, width int) string {
 }
 
 // hints gives the lines to try, with the ports of this run.
-func hints(f *fleet) string {
+func hints(f *fleet, executable string) string {
 	addresses := f.listeners()
 	return fmt.Sprintf(`
 All of it is still up. Try:
@@ -129,10 +129,14 @@ All of it is still up. Try:
   curl -i http://%[1]s/
   # the dashboard: what is limited, and why
   open http://%[3]s/
+  # what operators ask, and the service's log
+  %[5]s status --address %[6]s
+  %[5]s top --address %[6]s
+  tail -f %[7]s
   # what the service counts, and what Envoy's filter does
   curl -s http://%[3]s/metrics | grep ^sluice_
   curl -s 'http://%[4]s/stats?filter=sluice'
 
 Ctrl-C stops everything.
-`, addresses[0], addresses[1], f.service.HTTP, f.envoys[0].Admin)
+`, addresses[0], addresses[1], f.service.HTTP, f.envoys[0].Admin, executable, f.service.Admin, f.log.Name())
 }
