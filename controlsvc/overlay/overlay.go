@@ -185,7 +185,9 @@ func (o *Overlay) edit(ctx context.Context, e authority.Edit) (removed bool, err
 		changed = true
 	}
 	if changed {
+		before := o.State().Entries
 		o.lay(err)
+		o.logChanges(before, o.State().Entries, &e)
 	} else if known := o.State(); (err == nil) != (known.Problem == nil) {
 		now := *known
 		now.Problem = err

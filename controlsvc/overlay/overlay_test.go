@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -456,4 +457,42 @@ func TestStrangeEntries(t *testing.T) {
 	if strange != 3 {
 		t.Errorf("%d of 3 are said not to be in force", strange)
 	}
+}
+
+// Why what is in force changes is in the log of every replica: set or removed here or elsewhere, or expired.
+func TestChangesAreLogged(t *testing.T) {
+	w := newWorld()
+	var text [2]bytes.Buffer
+	var o [2]*Overlay
+	for i := range o {
+		o[i] = New(Config{
+			Store: w.store, Timeout: time.Second, Now: w.read, Logger: slog.New(slog.NewJSONHandler(&text[i], nil)), InForce: func(*policy.Policy) {},
+		})
+		o[i].SetFile(parse(t, file))
+	}
+	logs := func(what string, want ...string) {
+		t.Helper()
+		w.poll(t, o[:]...)
+		for i := range o {
+			if got := text[i].String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"audit":"overlay",`+want[i]) {
+				t.Errorf("%s: replica %d logs %s, want %s", what, i, got, want[i])
+			}
+			text[i].Reset()
+		}
+	}
+	if err := o[0].Put(t.Context(), block("acme"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	const item = `"item":"block//tenant/acme/","why":`
+	logs("set", item+`"set here","expires_in":"1m0s"`, item+`"set at another replica, or before this one began","expires_in":"1m0s"`)
+	w.advance(time.Minute)
+	logs("expired", item+`"expired"`, item+`"expired"`)
+	if err := o[1].Put(t.Context(), block("acme"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	logs("set again", item+`"set at another`, item+`"set here"`)
+	if _, err := o[0].Remove(t.Context(), (&Item{Kind: Block, Identity: "tenant", Value: "acme"}).Name()); err != nil {
+		t.Fatal(err)
+	}
+	logs("removed", item+`"removed here"`, item+`"removed at another replica"`)
 }
