@@ -187,3 +187,11 @@ func TestDemoIsTold(t *testing.T) {
 		}
 	}
 }
+
+func TestTopCompletesWhatItKnows(t *testing.T) {
+	for flag, want := range map[string]string{"--by": "keys\nroutes\nlimits\nshadow\n:4\n", "--range": "5m\n1h\n24h\n:4\n"} {
+		if _, out, _ := command(nil, "__complete", "top", flag, ""); out != want {
+			t.Errorf("%s: %q", flag, out)
+		}
+	}
+}
