@@ -138,7 +138,8 @@ func validAsk(ask *wire.Ask, mode limit.Mode) bool {
 // requests that every key granted, and writes the results.
 func (a *Authority) reserve(ctx context.Context, who asker, call string, groups []*group, results []wire.AskResult) {
 	// Drawn anew for each attempt, and where a call arrives twice: a cancel of the earlier one's may still be under way.
-	parts := strconv.FormatUint(a.config.Random(), 16)
+	// Short, for it is in the name of every grant.
+	parts := strconv.FormatUint(a.config.Random()&(1<<32-1), 36)
 	now := a.config.Now()
 	operations := make([]*member, 0, len(results))
 	defer func() {

@@ -8,7 +8,7 @@ const Buckets = 128
 
 // MostStrict is how many strict charges of a key sliding_buckets keeps by name, at most: of more only the younger half may
 // still be taken back. What is taken back is so within a call's time; a name for each would make a key grow with its limit.
-const MostStrict = 128
+const MostStrict = 20
 
 // BucketWidth gives the length of one bucket, in whole microseconds.
 func BucketWidth(window time.Duration) time.Duration {

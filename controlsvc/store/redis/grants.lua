@@ -3,7 +3,7 @@
 -- in the count they are. Of too many strict charges only the younger half is known: else a count of a million requests would
 -- hold a million names.
 
-local MOST_STRICT = 128
+local MOST_STRICT = 20
 local NAMES = 1000 -- that are forgotten at once
 
 -- Forgets the grants that have left, which left says of where they are, and the older strict charges of too many; gives how
