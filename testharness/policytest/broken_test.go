@@ -109,13 +109,13 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		{
 			name: "charges a limit in shadow for what is denied", test: "TestScenarios/fake/shadow", says: "want 200",
 			patches: []patch{
-				{"filter/control/decide.go", "\tif is && out.Verdict == admission.Admit {\n\t\tc.shadows", "\tif is {\n\t\tc.shadows"},
-				{"filter/control/decide.go", "\tif out.Verdict == admission.Admit {\n\t\tc.shadows", "\tif true {\n\t\tc.shadows"},
+				{"filter/control/decide.go", "\tcase out.Verdict == admission.Admit:\n\t\tc.shadows", "\tdefault:\n\t\tc.shadows"},
+				{"filter/control/decide.go", "\tif out.Verdict == admission.Admit {\n\t\tfor", "\tif true {\n\t\tfor"},
 			},
 		},
 		{
 			name: "lets in who is allowed and blocked", test: "TestScenarios/fake/block-allow", says: "want 403",
-			patches: []patch{{"shared/policy/bind.go", "if len(p.Block) > 0 && b.on(p.Block) {", "if b.on(p.Block) && !b.on(p.Allow) {"}},
+			patches: []patch{{"shared/policy/bind.go", "at := b.listed(p.Block); at.list != nil {", "at := b.listed(p.Block); at.list != nil && !b.on(p.Allow) {"}},
 		},
 		{
 			name: "takes any cost", test: "TestScenarios/fake/cost-header", says: "want 200",
