@@ -17,7 +17,10 @@ func TestRefusals(t *testing.T) {
 		lines := func(want ...int64) {
 			t.Helper()
 			synctest.Wait()
-			decoder := json.NewDecoder(bytes.NewReader(text.Bytes()))
+			r.mu.Lock() // which the writers hold
+			written := bytes.Clone(text.Bytes())
+			r.mu.Unlock()
+			decoder := json.NewDecoder(bytes.NewReader(written))
 			for i := 0; decoder.More(); i++ {
 				var line struct {
 					Audit string `json:"audit"`
@@ -32,7 +35,7 @@ func TestRefusals(t *testing.T) {
 					t.Fatalf("line %d: %+v; want counts of %v", i, line, want)
 				}
 			}
-			if got := bytes.Count(text.Bytes(), []byte("\n")); got != len(want) {
+			if got := bytes.Count(written, []byte("\n")); got != len(want) {
 				t.Fatalf("%d lines, want %d", got, len(want))
 			}
 		}
