@@ -41,11 +41,11 @@ func (a asked) Reserve(ctx context.Context, operations []authority.Reserve) []au
 	return results
 }
 
-// TestReplicasOnRedis has two replicas, on one Redis and the real clock, divide leases of a key among twelve workers each, who
+// TestReplicasOnRedis has two replicas, on one Redis and the real clock, divide leases of a key among four workers each, who
 // want far more than there is. No window holds more than the limit, as the callers see it, and Redis is asked less often
 // than the replicas.
 func TestReplicasOnRedis(t *testing.T) {
-	const units, window, workers, leastSubs = 200, 200 * time.Millisecond, 12, 5
+	const units, window, workers, leastSubs = 200, 200 * time.Millisecond, 4, 5
 	server, err := servers.StartRedis(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatalf("this test needs a Redis: %v", err)
