@@ -21,7 +21,7 @@ import (
 
 // uncounted are the places where the filter counts what it decides, which the other filter leaves out.
 var uncounted = []struct{ file, at string }{
-	{"control/tally.go", "func (c *Client) Count(now instant.Instant, r *Request, limit string, out *admission.Output) {\n"},
+	{"control/tally.go", "func (c *Client) Count(now instant.Instant, r *Request, ref wire.KeyRef, out *admission.Output) {\n"},
 	{"control/tally.go", "func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out *admission.Output) {\n"},
 	{"control/tally.go", "func (c *Client) CountUnbound(now instant.Instant) {\n"},
 	{"control/tally.go", "func (c *Client) Upstream(took time.Duration) {\n"},
