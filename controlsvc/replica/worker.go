@@ -54,9 +54,8 @@ type pending struct {
 	late  bool
 }
 
-// maxCalls is how many calls of a worker's are under way at once: for each of the two pipelines that the store has to a server one
-// that is in it, and one that waits for it. More would
-// only be smaller, and cost as much each.
+// maxCalls is how many calls of a worker's are under way at once: for each of the two pipelines that the store has to a server
+// one that is in it, and one that waits for it. More would only be smaller, and cost as much each.
 const maxCalls = 4
 
 // maxOwn bounds the limits with rates of requests' own that are remembered. Whoever brings more has each made anew.

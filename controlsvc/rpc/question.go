@@ -87,6 +87,21 @@ func cut(message []byte) (f field, rest []byte, err error) {
 	return f, rest[n:], nil
 }
 
+// each hands the fields of a message over, one after the other, until one of them is an error.
+func each(message []byte, take func(f field) error) error {
+	for len(message) > 0 {
+		f, rest, err := cut(message)
+		if err != nil {
+			return err
+		}
+		if err := take(f); err != nil {
+			return err
+		}
+		message = rest
+	}
+	return nil
+}
+
 // parse reads a message, of which it keeps a copy. Fields that it does not know are passed over.
 func (q *question) parse(message []byte) error {
 	q.text = append(q.text[:0], message...)
@@ -117,30 +132,27 @@ func (q *question) parse(message []byte) error {
 // descriptor reads a RateLimitDescriptor.
 func (q *question) descriptor(message []byte) error {
 	d := descriptor{first: len(q.entries)}
-	for len(message) > 0 {
-		var f field
-		var err error
-		if f, message, err = cut(message); err != nil {
-			return err
-		}
+	err := each(message, func(f field) error {
 		switch f.tag {
 		case 1<<3 | ofBytes:
-			var e entry
-			if e, err = parseEntry(f.bytes); err == nil && len(q.entries)-d.first <= policy.MaxDescriptorEntries {
+			e, err := parseEntry(f.bytes)
+			if err == nil && len(q.entries)-d.first <= policy.MaxDescriptorEntries {
 				q.entries = append(q.entries, e)
 			}
+			return err
 		case 2<<3 | ofBytes:
 			d.limited = true
-			err = d.rate.parse(f.bytes)
+			return d.rate.parse(f.bytes)
 		case 3<<3 | ofBytes:
 			d.counted = true
-			err = parseNumber(f.bytes, &d.hits)
+			return parseNumber(f.bytes, &d.hits)
 		case 4<<3 | ofVarint:
 			d.negative = f.number != 0
 		}
-		if err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	d.end = len(q.entries)
 	q.descriptors = append(q.descriptors, d)
@@ -152,29 +164,21 @@ func (q *question) of(d *descriptor) []entry { return q.entries[d.first:d.end] }
 
 // parseEntry reads an Entry.
 func parseEntry(message []byte) (e entry, err error) {
-	for len(message) > 0 {
-		var f field
-		if f, message, err = cut(message); err != nil {
-			return entry{}, err
-		}
+	err = each(message, func(f field) error {
 		switch f.tag {
 		case 1<<3 | ofBytes:
 			e.key = f.bytes
 		case 2<<3 | ofBytes:
 			e.value = f.bytes
 		}
-	}
-	return e, nil
+		return nil
+	})
+	return e, err
 }
 
 // parse reads a RateLimitOverride; one that comes twice adds up, as protobuf has it.
 func (r *ownRate) parse(message []byte) error {
-	for len(message) > 0 {
-		var f field
-		var err error
-		if f, message, err = cut(message); err != nil {
-			return err
-		}
+	return each(message, func(f field) error {
 		switch f.tag {
 		case 1<<3 | ofVarint:
 			r.units = uint32(f.number)
@@ -182,25 +186,18 @@ func (r *ownRate) parse(message []byte) error {
 			r.unit = int32(f.number)
 		case 3<<3 | ofBytes:
 			r.multiplied = true
-			if err := parseNumber(f.bytes, &r.multiplier); err != nil {
-				return err
-			}
+			return parseNumber(f.bytes, &r.multiplier)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // parseNumber reads a UInt64Value, or a UInt32Value, of which the upper half counts for nothing.
 func parseNumber(message []byte, into *uint64) error {
-	for len(message) > 0 {
-		var f field
-		var err error
-		if f, message, err = cut(message); err != nil {
-			return err
-		}
+	return each(message, func(f field) error {
 		if f.tag == 1<<3|ofVarint {
 			*into = f.number
 		}
-	}
-	return nil
+		return nil
+	})
 }
