@@ -50,6 +50,9 @@ func (f *faulty) arrive() {
 
 // through executes operations one by one, in their order, with faults.
 func through[T, R any](f *faulty, name string, operations []T, execute func(T) R, fail func(error) R) []R {
+	if len(operations) == 0 {
+		panic("the store is called to " + name + " nothing") // it would be counted as a call that was answered at once
+	}
 	if f.before != nil {
 		f.before(name)
 	}

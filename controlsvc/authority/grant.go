@@ -173,7 +173,11 @@ func (a *Authority) reserve(ctx context.Context, who asker, call string, groups 
 			Shared: o.limit.Mode == limit.Lease && o.limit.MaxWait == 0,
 		}
 	}
-	for i, reserved := range a.config.Store.Reserve(ctx, reserves) {
+	var answers []Reserved
+	if len(reserves) > 0 {
+		answers = a.config.Store.Reserve(ctx, reserves)
+	}
+	for i, reserved := range answers {
 		operations[i].reserved = reserved
 		if reserved.Err == nil && operations[i].limit.Mode == limit.Lease {
 			a.sizing.note(operations[i].key.Name, now, reserved.State)

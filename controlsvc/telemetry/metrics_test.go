@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -142,7 +143,8 @@ func (s slow) Exchange(context.Context, string, uint64, []byte, time.Duration) (
 func TestStoreIsMeasured(t *testing.T) {
 	m := telemetry.NewMetrics()
 	var now instant.Instant
-	s := m.Store(slow{now: &now}, func() instant.Instant { return now }, nil, nil)
+	var awaited []time.Duration
+	s := m.Store(slow{now: &now}, func() instant.Instant { return now }, func(took time.Duration) { awaited = append(awaited, took) }, nil)
 	ctx := t.Context()
 	s.Reserve(ctx, nil)
 	s.Settle(ctx, nil)
@@ -155,6 +157,9 @@ func TestStoreIsMeasured(t *testing.T) {
 		if !errors.Is(err, errSlow) {
 			t.Errorf("error %v; want the store's", err)
 		}
+	}
+	if of := 3 * time.Millisecond; !slices.Equal(awaited, []time.Duration{of, of, of}) {
+		t.Errorf("decisions are said to rest on %v; want what reserve, record and peek took", awaited)
 	}
 	text := scrape(t, m)
 	for operation, failed := range map[string]int{

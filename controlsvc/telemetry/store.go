@@ -14,7 +14,7 @@ import (
 type operation struct {
 	latency prometheus.Observer
 	errors  prometheus.Counter
-	awaited bool // requests wait for it
+	awaited bool // decisions rest on it
 	name    string
 }
 
@@ -37,7 +37,7 @@ type Bounded interface {
 	Evicted() int64
 }
 
-// Store gives the store with its calls measured, by a clock that never steps back. What those took that requests wait for is
+// Store gives the store with its calls measured, by a clock that never steps back. What those took that decisions rest on is
 // told to took, which may be nil; with tracing they are spans. Where the store is Bounded its keys are counted too; that may be once.
 func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took func(time.Duration), tracing *Tracing) authority.Store {
 	if took == nil {
@@ -55,13 +55,16 @@ func (m *Metrics) Store(store authority.Store, now func() instant.Instant, took 
 		)
 	}
 	of := func(name string) operation {
-		return operation{m.store.WithLabelValues(name), m.storeErrs.WithLabelValues(name), name == "reserve", name}
+		return operation{latency: m.store.WithLabelValues(name), errors: m.storeErrs.WithLabelValues(name), name: name}
 	}
-	return &measured{
+	s := &measured{
 		Store: store, now: now, took: took, tracing: tracing,
 		reserve: of("reserve"), settle: of("settle"), cancel: of("cancel"), record: of("record"),
 		peek: of("peek"), reset: of("reset"), connected: of("connected"), exchange: of("exchange"), ping: of("ping"),
 	}
+	// In mode async a decision rests on what was recorded and looked at. The alert on a slow store looks at the same ones.
+	s.reserve.awaited, s.record.awaited, s.peek.awaited = true, true, true
+	return s
 }
 
 // begin starts a measurement of an operation on so many keys; what it gives ends it.
