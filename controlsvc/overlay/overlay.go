@@ -37,7 +37,8 @@ type Overlay struct {
 
 	mu       sync.Mutex // held while the store is asked, so that answers take effect in their order
 	file     *policy.Policy
-	revision uint64
+	revision uint64 // the store's, when it last gave the entries
+	stale    bool   // the entries are not all that the revision has any more
 	entries  []entry
 
 	state atomic.Pointer[State]
@@ -168,26 +169,29 @@ func (o *Overlay) edit(ctx context.Context, e authority.Edit) (removed bool, err
 	ctx, cancel := context.WithTimeout(ctx, o.config.Timeout)
 	defer cancel()
 	e.Domain, e.Known = o.file.Domain, o.revision
+	if o.stale {
+		e.Known = 0
+	}
 	got, err := o.config.Store.Overlay(ctx, e)
 	if err == nil {
 		o.answered.Store(int64(o.config.Now()))
 	} else if errors.Is(err, authority.ErrUnavailable) {
 		o.failed.Add(1)
 	}
-	changed := false
+	changed, wentBack := false, false
 	switch {
 	case err != nil && !errors.Is(err, authority.ErrUnavailable):
 		return false, err
 	case err != nil:
 		changed = o.expire()
-	case got.Revision != o.revision || got.Revision == 0 && len(o.entries) > 0:
+	case got.Revision != o.revision || o.stale:
+		changed, wentBack = true, got.Revision < o.revision // a store that keeps what it holds only counts on
 		o.take(&got)
-		changed = true
 	}
 	if changed {
 		before := o.State().Entries
 		o.lay(err)
-		o.logChanges(before, o.State().Entries, &e)
+		o.logChanges(ctx, before, o.State().Entries, &e, wentBack)
 	} else if known := o.State(); (err == nil) != (known.Problem == nil) {
 		now := *known
 		now.Problem = err
@@ -207,7 +211,7 @@ func (o *Overlay) items() []Item {
 
 // take takes over what the store has.
 func (o *Overlay) take(got *authority.Overlay) {
-	o.revision, o.entries = got.Revision, nil
+	o.revision, o.stale, o.entries = got.Revision, false, nil
 	now := o.config.Now()
 	for i := range got.Entries {
 		item, err := read(&got.Entries[i])
@@ -222,7 +226,7 @@ func (o *Overlay) expire() (changed bool) {
 	if len(o.entries) == before {
 		return false
 	}
-	o.revision = 0
+	o.stale = true
 	return true
 }
 

@@ -435,6 +435,24 @@ func TestStoreThatLost(t *testing.T) {
 	}
 }
 
+// What has expired by a replica's clock and not by the store's, whose clock is behind, is the store's to say; all else stays.
+func TestStoreWithAClockBehind(t *testing.T) {
+	w := newWorld()
+	stands := w.read()
+	w.store.Store = memory.New(func() instant.Instant { return stands }, 10)
+	o, _ := w.replica(t, file)
+	if err := errors.Join(o.Put(t.Context(), block("acme"), time.Hour), o.Put(t.Context(), block("globex"), time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	w.store.gone.Store(true)
+	w.advance(2 * time.Minute)
+	w.poll(t, o)
+	w.store.gone.Store(false)
+	if w.poll(t, o); !isBlocked(o, "acme") || !isBlocked(o, "globex") {
+		t.Errorf("with the store again: %+v", o.State().Entries)
+	}
+}
+
 // What another build wrote is kept and said, and does no harm.
 func TestStrangeEntries(t *testing.T) {
 	w := newWorld()
@@ -474,7 +492,7 @@ func TestChangesAreLogged(t *testing.T) {
 		t.Helper()
 		w.poll(t, o[:]...)
 		for i := range o {
-			if got := text[i].String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"audit":"overlay",`+want[i]) {
+			if got := text[i].String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"level":`+want[i]) {
 				t.Errorf("%s: replica %d logs %s, want %s", what, i, got, want[i])
 			}
 			text[i].Reset()
@@ -483,7 +501,8 @@ func TestChangesAreLogged(t *testing.T) {
 	if err := o[0].Put(t.Context(), block("acme"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	const item = `"item":"block//tenant/acme/","why":`
+	const line = `"msg":"what operators set has changed","audit":"overlay","item":`
+	const item = `"INFO",` + line + `"block//tenant/acme/","why":`
 	logs("set", item+`"set here","expires_in":"1m0s"`, item+`"set at another replica, or before this one began","expires_in":"1m0s"`)
 	w.advance(time.Minute)
 	logs("expired", item+`"expired"`, item+`"expired"`)
@@ -494,5 +513,41 @@ func TestChangesAreLogged(t *testing.T) {
 	if _, err := o[0].Remove(t.Context(), (&Item{Kind: Block, Identity: "tenant", Value: "acme"}).Name()); err != nil {
 		t.Fatal(err)
 	}
-	logs("removed", item+`"removed here"`, item+`"removed at another replica"`)
+	logs("removed", item+`"removed here"`, item+`"removed at another replica, or lost with the store"`)
+	for tenant, ttl := range map[string]time.Duration{"acme": time.Hour, "globex": time.Minute} {
+		if err := o[0].Put(t.Context(), block(tenant), ttl); err != nil {
+			t.Fatal(err)
+		}
+		w.poll(t, o[1])
+	}
+	text[0].Reset()
+	text[1].Reset()
+	w.store.gone.Store(true)
+	w.advance(2 * time.Minute)
+	expired := strings.Replace(item, "acme", "globex", 1) + `"expired"`
+	logs("expired while the store is away", expired, expired)
+	w.store.gone.Store(false)
+	kept := w.store.Store
+	if _, err := kept.Overlay(t.Context(), authority.Edit{Domain: "shop"}); err != nil { // which forgets what has expired
+		t.Fatal(err)
+	}
+	w.store.Store = memory.New(w.read, 10)
+	lost := strings.Replace(item, "INFO", "WARN", 1) + `"lost with the store: nobody removed it","expires_in":"58m0s"`
+	logs("lost by a store that is empty now", lost, lost)
+	w.advance(time.Second)
+	if err := o[0].Put(t.Context(), block("initech"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.poll(t, o[1])
+	text[0].Reset()
+	text[1].Reset()
+	w.store.Store = kept
+	w.poll(t, o[:]...)
+	for i := range text {
+		for item, why := range map[string]string{"acme": "back with an earlier state of the store", "initech": "lost with the store: nobody removed it"} {
+			if want := `"WARN",` + line + `"block//tenant/` + item + `/","why":"` + why + `"`; !strings.Contains(text[i].String(), want) {
+				t.Errorf("the store goes back: replica %d logs %s, want %s", i, text[i].String(), want)
+			}
+		}
+	}
 }
