@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"sluice/controlsvc/admin"
@@ -28,6 +30,7 @@ import (
 // client is how the commands for operators reach a service.
 type client struct {
 	process   Process
+	flags     *pflag.FlagSet
 	address   string
 	tokenFile string
 	tlsCA     string
@@ -38,6 +41,7 @@ type client struct {
 const maxAnswer = 16 << 20
 
 func (c *client) register(f *pflag.FlagSet) {
+	c.flags = f
 	f.StringVar(&c.address, "address", admin.DefaultAddress, "`HOST:PORT` of the service's admin API")
 	f.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the admin API's token; SLUICE_ADMIN_TOKEN_FILE, the service's own, will do as well")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`FILE` with the authorities in PEM that vouch for the service, which then has to speak TLS")
@@ -48,6 +52,9 @@ func (c *client) register(f *pflag.FlagSet) {
 func call[Request, Response any](
 	ctx context.Context, c *client, method func(adminv1.AdminClient, context.Context, Request, ...grpc.CallOption) (Response, error), request Request,
 ) (response Response, err error) {
+	if err := c.text(); err != nil {
+		return response, err
+	}
 	transport := insecure.NewCredentials()
 	if c.tlsCA != "" {
 		if transport, err = c.tls(); err != nil {
@@ -69,18 +76,40 @@ func call[Request, Response any](
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	response, err = method(adminv1.NewAdminClient(connection), ctx, request)
-	return response, failed(c.explain(err, token != ""))
+	var from peer.Peer // of the call, where there was a connection for it
+	response, err = method(adminv1.NewAdminClient(connection), ctx, request, grpc.Peer(&from))
+	return response, failed(c.explain(err, token != "", from.Addr != nil))
+}
+
+// text says which arguments cannot be sent, for they are no text.
+func (c *client) text() error {
+	const want = "want UTF-8; a KEY as logs have it stands for any bytes"
+	var all error
+	for _, argument := range c.flags.Args() {
+		if !utf8.ValidString(argument) {
+			all = errors.Join(all, fmt.Errorf("argument %.400q: %s", argument, want))
+		}
+	}
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		file := f.Name == "token-file" || f.Name == "tls-ca" // which may be called anything
+		if value := f.Value.String(); !file && !utf8.ValidString(value) {
+			all = errors.Join(all, fmt.Errorf("--%s (%s): %.400q: %s", f.Name, variable(f.Name), value, want))
+		}
+	})
+	return all
 }
 
 // explain says what an operator can do about an error.
-func (c *client) explain(err error, hasToken bool) error {
+func (c *client) explain(err error, hasToken, connected bool) error {
 	if err == nil {
 		return nil
 	}
 	said := status.Convert(err)
 	switch said.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
+		if connected {
+			return fmt.Errorf("%s: %s", c.address, said.Message())
+		}
 		return fmt.Errorf("%s: %s (is it the admin address of a service that runs? --address says another)", c.address, said.Message())
 	case codes.Unauthenticated:
 		if hasToken {

@@ -233,8 +233,9 @@ func TestOperatorOfTwoReplicas(t *testing.T) {
 		}
 		return nil
 	})
-	if code, _, stderr := operate(t, other, "override", "set", "other/acme", "--unlimited"); code != 1 || !strings.Contains(stderr, "did not answer") {
-		t.Errorf("set without a store: code %d, %s", code, stderr)
+	code, _, stderr := operate(t, other, "override", "set", "other/acme", "--unlimited")
+	if code != 1 || !strings.Contains(stderr, "did not answer") || strings.Contains(stderr, "--address") {
+		t.Errorf("set without a store, at a service that answers: code %d, %s", code, stderr)
 	}
 }
 
@@ -286,6 +287,8 @@ func TestOperatorsMistakes(t *testing.T) {
 		"inspect":                                       {2, "want either KEY, or --limit with --identity"},
 		"inspect slow/acme --limit slow":                {2, "want either KEY"},
 		"inspect slow/acme -o xml":                      {2, "want table or json"},
+		"inspect --limit slow --identity a\xff":         {2, `--identity (SLUICE_IDENTITY): "[a\xff]": want UTF-8`},
+		"block tenant a\xff":                            {2, `argument "a\xff": want UTF-8`},
 		"inspect slow":                                  {1, "0 parts, and keys of limit slow have 1"},
 		"inspect fast/acme":                             {1, `no limit of that name: "fast"`},
 		"inspect --limit slow --identity a --plan":      {2, "plan"},
