@@ -35,7 +35,7 @@ const (
 	within = 60 * time.Second
 )
 
-const policy = `domain: shop
+const policyFile = `domain: shop
 identities: {tenant: {header: x-tenant-id}}
 limits:
   - {name: tenant, key: [tenant], rates: [100/s, 600/m]}
@@ -55,7 +55,7 @@ var serves = regexp.MustCompile(`grpc (\S+), http (\S+),`)
 func serve(t *testing.T, extra ...string) *service {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(policyFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"serve", "--policy", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, extra...)
@@ -274,7 +274,7 @@ func TestDashboard(t *testing.T) {
 	empty.await("#tiles", "in 24h")
 	eval[bool](empty, `window.most = 0, new MutationObserver(() => {
 		window.most = Math.max(window.most, parseFloat(document.querySelector('#tiles dd').innerText));
-	}).observe(document.getElementById('tiles'), {childList: true}), true`)
+	}).observe(document.getElementById('tiles'), {childList: true, characterData: true, subtree: true}), true`)
 	s.report(t, 6)
 	empty.await("#tiles", "of 1,074")
 	if most := eval[float64](empty, `window.most`); most < 1 {

@@ -1,6 +1,7 @@
 // The dashboard: what the service tells by server-sent events, drawn and listed. Every text goes in as text, never as markup:
 // keys are what clients send.
 import {Chart} from './chart.js';
+import {keep, list, write} from './table.js';
 
 const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
@@ -18,57 +19,16 @@ function span(seconds) {
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
 }
 
-const decisions = new Chart($('decisions'), [
+const decisions = new Chart($('decisions'), 'Decisions', [
   {label: 'admitted', color: '--admitted', scale: 'left', format: rate},
   {label: 'denied', color: '--denied', scale: 'left', format: rate},
   {label: 'near the limit', color: '--near', scale: 'left', format: rate, dash: [4, 4]},
 ]);
-const latency = new Chart($('latency'), [
+const latency = new Chart($('latency'), 'Denials against latency', [
   {label: 'denied', color: '--denied', scale: 'left', format: rate},
   {label: 'upstream p95', color: '--admitted', scale: 'right', format: micros, points: true},
   {label: 'store p95', color: '--store', scale: 'right', format: micros, points: true},
 ]);
-
-// A table of rows; columns: {title, number, bad, of(row)}, the first one heads its row.
-function list(id, caption, columns, rows, none) {
-  const place = $(id);
-  if (rows.length === 0) {
-    const p = document.createElement('p');
-    p.className = 'hint';
-    p.textContent = none;
-    place.replaceChildren(p);
-    return;
-  }
-  const table = document.createElement('table');
-  const head = table.createTHead().insertRow();
-  for (const column of columns) {
-    const cell = document.createElement('th');
-    cell.scope = 'col';
-    cell.textContent = column.title;
-    if (column.number) cell.className = 'number';
-    head.append(cell);
-  }
-  const body = table.createTBody();
-  for (const row of rows) {
-    const line = body.insertRow();
-    columns.forEach((column, i) => {
-      const cell = document.createElement(i === 0 ? 'th' : 'td');
-      if (i === 0) cell.scope = 'row';
-      cell.textContent = column.of(row);
-      if (column.number) cell.className = column.bad?.(row) ? 'number bad' : 'number';
-      line.append(cell);
-    });
-  }
-  const scroll = document.createElement('div');
-  scroll.className = 'scroll';
-  scroll.tabIndex = 0;
-  scroll.setAttribute('role', 'region');
-  scroll.setAttribute('aria-label', `${caption}: table`);
-  scroll.append(table);
-  const focused = place.contains(document.activeElement);
-  place.replaceChildren(scroll);
-  if (focused) scroll.focus({preventScroll: true});
-}
 
 const requests = (c) => c.admitted + c.denied + (c.left || 0);
 const at = (numbers, i) => numbers?.[i] ?? 0;
@@ -84,16 +44,18 @@ function tiles(t, now) {
     ['Store p95', t.store.count > 0 ? micros(t.store.p95_us) : '–', `p50 ${t.store.count > 0 ? micros(t.store.p50_us) : '–'}`],
     ['Without the service', open.length > 0 ? 'yes' : 'no', t.total.fallback ? `${count(t.total.fallback)} requests in ${t.range}` : `none in ${t.range}`, open.length > 0],
   ];
-  $('tiles').replaceChildren(...all.map(([title, value, more, bad]) => {
-    const tile = document.createElement('div'), term = document.createElement('dt'), figure = document.createElement('dd'), small = document.createElement('small');
+  keep($('tiles'), all, ([title]) => title, ([title]) => {
+    const tile = document.createElement('div'), term = document.createElement('dt'), figure = document.createElement('dd');
     term.textContent = title;
-    figure.textContent = value;
-    if (bad) figure.className = 'bad';
-    small.textContent = more;
-    figure.append(small);
+    figure.append('', document.createElement('small'));
     tile.append(term, figure);
     return tile;
-  }));
+  }, (tile, [, value, more, bad]) => {
+    const figure = tile.lastChild;
+    write(figure.firstChild, value);
+    write(figure.lastChild, more);
+    figure.classList.toggle('bad', bad ?? false);
+  });
 }
 
 // The quantile of each point of a series, from the coarser steps that it was measured in; null where there is none.
@@ -122,8 +84,8 @@ const numbers = {
 
 function tables(page) {
   const t = page.traffic;
-  list('keys', 'Keys with most denials', [key, numbers.denied, numbers.admitted, numbers.share], t.keys, 'No key was denied anything.');
-  list('routes', 'Routes with most denials', [
+  list($('keys'), 'Keys with most denials', key.of, [key, numbers.denied, numbers.admitted, numbers.share], t.keys, 'No key was denied anything.');
+  list($('routes'), 'Routes with most denials', (r) => `${r.limit} ${r.route}`, [
     {title: 'Route', of: (r) => r.route || '(any)'}, {title: 'Limit', of: (r) => r.limit}, numbers.denied, numbers.admitted,
   ], t.routes, 'No route was denied anything.');
   const heard = new Map(t.limits.map((l) => [l.name, l])), nothing = {admitted: 0, denied: 0};
@@ -132,29 +94,29 @@ function tables(page) {
     ...chosen.map((l) => ({...nothing, ...heard.get(l.name), ...l})),
     ...t.limits.filter((l) => !page.limits.some((p) => p.name === l.name)).map((l) => ({...l, gone: true})),
   ];
-  list('limits', 'Limits and their use', [
+  list($('limits'), 'Limits and their use', (l) => l.name, [
     {title: 'Limit', of: (l) => l.name || '(under none)'},
     {title: 'Rates', of: (l) => (l.gone ? '–' : l.rates.length ? l.rates.join(', ') : 'none')},
     {title: 'How', of: (l) => (l.gone ? '–' : `${l.mode}, ${l.algorithm}${l.shadow ? `, ${l.shadow} % in shadow` : ''}`)},
     numbers.admitted, numbers.denied, numbers.near, numbers.share,
   ], rows, 'The policy has no limits.');
-  list('shadow', 'What limits in shadow would have denied', [
+  list($('shadow'), 'What limits in shadow would have denied', key.of, [
     key,
     {title: 'Would have denied', number: true, of: (k) => `${percent(k.shadow_share || 0)}`, bad: (k) => k.shadow_denied > 0},
     {title: 'Requests', number: true, of: (k) => count((k.shadow_admitted || 0) + (k.shadow_denied || 0))},
   ], t.shadow, 'No request was under a limit in shadow.');
-  list('fallbacks', 'Periods that workers decided without the service', [
+  list($('fallbacks'), 'Periods that workers decided without the service', (f) => `${f.limit} ${f.from}`, [
     {title: 'Limit', of: (f) => f.limit}, {title: 'From', of: (f) => clock(f.from)},
     {title: 'For', of: (f) => span(f.until - f.from) + (f.open ? ', now' : '')}, {title: 'Requests', number: true, of: (f) => count(f.requests)},
   ], t.fallbacks, 'Every decision was the service\'s own, or rested on what it had granted.');
-  list('workers', 'Workers', [
+  list($('workers'), 'Workers', (w) => w.id, [
     {title: 'Worker', of: (w) => (w.own ? `${w.id} (the service itself)` : w.id)}, {title: 'Age', number: true, of: (w) => (w.age > 0 ? span(w.age) : '–')},
     {title: 'Heard of', number: true, of: (w) => `${span(t.at - w.last_seen)} ago`},
     {title: 'Requests', number: true, of: (w) => count(w.requests)},
     {title: 'Leases', number: true, of: (w) => count(w.leases)}, {title: 'Units leased', number: true, of: (w) => count(w.units)},
     {title: 'Policy', of: (w) => (w.policy ? (w.policy === page.version ? 'current' : w.policy) : 'none yet')},
   ], t.workers, 'No worker has called within the last minute.');
-  list('replicas', 'Replicas', [
+  list($('replicas'), 'Replicas', (r) => r.id, [
     {title: 'Replica', of: (r) => r.id}, {title: 'Up', number: true, of: (r) => span(t.at - r.since)},
     {title: 'Told', number: true, of: (r) => `${span(t.at - r.at)} ago`},
     {title: 'Policy', of: (r) => (r.policy === page.version ? 'current' : r.policy || 'none yet')},

@@ -1,4 +1,15 @@
 // Lines over time: a drawing for the eye, and the same numbers as a table for everybody.
+import {list} from './table.js';
+
+const day = new Intl.DateTimeFormat(undefined, {dateStyle: 'medium'});
+const clock = new Intl.DateTimeFormat(undefined, {timeStyle: 'medium'});
+const moment = new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'medium'});
+
+// How to write the times between two, all in seconds since 1970: with the day where they are of several.
+export function between(from, until) {
+  const form = day.format(from * 1000) === day.format(until * 1000) ? clock : moment;
+  return (seconds) => form.format(seconds * 1000);
+}
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -14,7 +25,8 @@ function resolved(name) {
 
 export class Chart {
   // lines: {label, color, scale ('left' or 'right'), format} of each.
-  constructor(figure, lines) {
+  constructor(figure, name, lines) {
+    this.name = name;
     this.lines = lines;
     this.place = document.createElement('div');
     this.place.className = 'plot';
@@ -23,10 +35,6 @@ export class Chart {
     const summary = document.createElement('summary');
     summary.textContent = 'As a table';
     this.table = document.createElement('div');
-    this.table.className = 'scroll';
-    this.table.tabIndex = 0;
-    this.table.setAttribute('role', 'region');
-    this.table.setAttribute('aria-label', 'The numbers of the drawing');
     details.append(summary, this.table);
     details.addEventListener('toggle', () => this.tabulate());
     this.details = details;
@@ -73,22 +81,11 @@ export class Chart {
 
   tabulate() {
     if (!this.details.open || !this.data) return;
-    const rows = 30; // the latest
     const [times, ...values] = this.data;
-    const table = document.createElement('table');
-    const head = table.createTHead().insertRow();
-    for (const text of ['Time', ...this.lines.map((l) => l.label)]) {
-      const cell = document.createElement('th');
-      cell.scope = 'col';
-      cell.textContent = text;
-      head.append(cell);
-    }
-    const body = table.createTBody();
-    for (let i = times.length - 1; i >= Math.max(0, times.length - rows); i--) {
-      const row = body.insertRow();
-      row.insertCell().textContent = new Date(times[i] * 1000).toLocaleTimeString();
-      values.forEach((v, n) => { row.insertCell().textContent = v[i] === null || v[i] === undefined ? '–' : this.lines[n].format(v[i]); });
-    }
-    this.table.replaceChildren(table);
+    const write = between(times[0], times[times.length - 1]);
+    list(this.table, this.name, (i) => String(times[i]), [
+      {title: 'Time', of: (i) => write(times[i])},
+      ...this.lines.map((line, n) => ({title: line.label, number: true, of: (i) => (values[n][i] === null ? '–' : line.format(values[n][i]))})),
+    ], [...times.keys()].reverse(), '');
   }
 }
