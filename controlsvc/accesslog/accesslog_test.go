@@ -268,6 +268,23 @@ func TestOrderOfAny(t *testing.T) {
 	})
 }
 
+// TestReadsOnAsItGives: once it has looked ahead, a reader reads a line for each that it gives, and never many at once.
+func TestReadsOnAsItGives(t *testing.T) {
+	const ahead, lines = 4, 100
+	r, err := NewReader("log", strings.NewReader(strings.Repeat(line(0, "/"), lines)), Config{Ahead: ahead, Format: Common})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given := range int64(lines) {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if want := min(2*ahead+given, lines); r.Counts.Lines != want {
+			t.Fatalf("%d lines are read when %d were given before, want %d", r.Counts.Lines, given, want)
+		}
+	}
+}
+
 func TestMalformed(t *testing.T) {
 	good := line(0, "/")
 	var text strings.Builder

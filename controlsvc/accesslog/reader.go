@@ -31,10 +31,12 @@ type Reader struct {
 	parser parser
 	lines  lines
 
-	// ahead are entries in order, up to sorted; those from next on have not been given.
+	// ahead are entries in order, up to sorted; those from next on have not been given. The others follow as they were read,
+	// in order too unless mixed.
 	ahead  []ordered
 	next   int
 	sorted int
+	mixed  bool
 	number uint64
 	latest instant.Instant // of those that were read
 	given  instant.Instant
@@ -103,8 +105,9 @@ func (l *Reader) Next() (*Entry, error) {
 		l.free = append(l.free, l.last)
 		l.last = nil
 	}
+	l.fetch() // one for each that is given, so that whoever takes them never waits for many
 	if l.next == l.sorted {
-		l.fetch()
+		l.sort()
 		if l.sorted == 0 {
 			return nil, l.failed // nil at the end, which is no error
 		}
@@ -121,33 +124,41 @@ func (l *Reader) Next() (*Entry, error) {
 	return o.entry, nil
 }
 
-// fetch reads until twice as many lines are there as may be ahead, and puts them in order. The earlier half is sure to be
-// given: whatever comes after it that is earlier is late.
-func (l *Reader) fetch() {
+// fetch reads a line, unless twice as many are there as may be ahead, and says whether it did.
+func (l *Reader) fetch() bool {
+	if l.ended || len(l.ahead)-l.next >= 2*l.config.Ahead {
+		return false
+	}
+	e, err := l.read()
+	if e == nil {
+		l.ended, l.failed = true, err
+		return false
+	}
+	if e.At < l.latest {
+		l.Counts.Moved++
+		l.mixed = true
+	}
+	l.latest = max(l.latest, e.At)
+	l.number++
+	l.ahead = append(l.ahead, ordered{e.At, l.number, e})
+	return true
+}
+
+// sort puts in order what is there when all that was in order is given. The earlier half is sure to be given: whatever comes
+// after it that is earlier is late.
+func (l *Reader) sort() {
 	l.ahead = slices.Delete(l.ahead, 0, l.next)
 	l.next = 0
-	inOrder := true
-	for !l.ended && len(l.ahead) < 2*l.config.Ahead {
-		e, err := l.read()
-		if e == nil {
-			l.ended, l.failed = true, err
-			break
-		}
-		if e.At < l.latest {
-			l.Counts.Moved++
-			inOrder = false
-		}
-		l.latest = max(l.latest, e.At)
-		l.number++
-		l.ahead = append(l.ahead, ordered{e.At, l.number, e})
+	for l.fetch() { // at the beginning
 	}
-	if !inOrder {
+	if l.mixed {
 		slices.SortFunc(l.ahead, func(a, b ordered) int {
 			if a.at != b.at {
 				return int(a.at - b.at)
 			}
 			return int(a.number) - int(b.number)
 		})
+		l.mixed = false
 	}
 	l.sorted = len(l.ahead)
 	if !l.ended {

@@ -24,8 +24,8 @@ type batch struct {
 
 const (
 	batchSize = 512
-	// batches hold what a reader gives at once, when it has read ahead, and some more: while it reads on, the others go on as well.
-	batches = accesslog.DefaultAhead/batchSize + 8
+	// batches are few, so that what stands in them is in the processor's cache still when the next one comes to it.
+	batches = 8
 )
 
 func newFeed(log *accesslog.Log, bind func(*batch)) *feed {
@@ -102,21 +102,26 @@ type bindings struct {
 }
 
 func (b *bindings) bind(binder *policy.Binder, r *request, entries []accesslog.Entry) {
-	clear(b.bounds) // what there will be fewer of would keep the log's text
+	before := len(b.bounds)
 	b.bounds, b.ends = b.bounds[:0], b.ends[:0]
 	for i := range entries {
 		r.entry = &entries[i]
 		b.room = binder.Bind(r, b.room[:0])
 		for j := range b.room {
-			b.bounds = append(b.bounds, bound{})
-			from, to := &b.room[j], &b.bounds[len(b.bounds)-1]
-			to.limit, to.listed = int32(from.Limit), from.Listed
-			if from.Listed == 0 {
-				to.shadow, to.rates, to.key, to.cost = from.Rule.Shadow, from.Rule.Rates, from.Key, from.Cost
-				to.hash = hashOf(from.Limit, from.Key)
+			from := &b.room[j]
+			if from.Listed != 0 {
+				b.bounds = append(b.bounds, bound{limit: int32(from.Limit), listed: from.Listed})
+				continue
 			}
+			b.bounds = append(b.bounds, bound{
+				limit: int32(from.Limit), shadow: from.Rule.Shadow, rates: from.Rule.Rates, key: from.Key, cost: from.Cost,
+				hash: hashOf(from.Limit, from.Key),
+			})
 		}
 		b.ends = append(b.ends, len(b.bounds))
+	}
+	if n := len(b.bounds); n < before {
+		clear(b.bounds[n:before]) // it would keep the log's text
 	}
 }
 
