@@ -40,7 +40,7 @@ local function charge(charges, accountKey, length, limit, name, want)
   if now > minted then minted = now end
   if gone > 0 then redis.call('ZREMRANGEBYRANK', charges, '0', lastGone) end
   account = struct.pack(ACCOUNT, units, 0, size - gone + 1, latest, minted, lives)
-  local life = math.ceil((lives - now) / 1000)
+  local life = string.format('%d', math.ceil((lives - now) / 1000))
   if lives > till then
     redis.call('SET', accountKey, account, 'PX', life)
   else
