@@ -229,17 +229,21 @@ func check(request *wire.SyncRequest) error {
 	return nil
 }
 
-// callName names a worker's call, wherever it arrives.
-func callName(worker, call uint64) string {
-	return strconv.FormatUint(worker, 16) + "." + strconv.FormatUint(call, 10)
-}
+// callName names a worker's call, wherever it arrives. Names are short, in base 36, for they are in those of grants, each of
+// which the store keeps.
+func callName(worker, call uint64) string { return nameOf(worker, "", call) }
 
-// replicaMark keeps the calls of replicas apart from those of workers.
-const replicaMark = "b"
+// The marks of what is not a worker's call are no digits of base 36.
+const (
+	replicaMark = "R" // a replica's call
+	recordMark  = "A" // a record, which cannot be cancelled
+)
 
 // ReplicaCall names a call by which a replica has units granted that it divides among workers.
-func ReplicaCall(replica, call uint64) string {
-	return strconv.FormatUint(replica, 16) + "." + replicaMark + strconv.FormatUint(call, 10)
+func ReplicaCall(replica, call uint64) string { return nameOf(replica, replicaMark, call) }
+
+func nameOf(who uint64, mark string, number uint64) string {
+	return strconv.FormatUint(who, 36) + "." + mark + strconv.FormatUint(number, 36)
 }
 
 // find gives a limit by its name, or with the rate that a call of Envoy's own rate limit filter brings.

@@ -71,7 +71,7 @@ func (a *Authority) whenFree(ctx context.Context, call string, asks []wire.Ask, 
 	for i := range asks {
 		if key, asked := keys[i]; asked && results[i].Problem == wire.NoProblem && results[i].Remaining < asks[i].Min {
 			full = append(full, i)
-			part := strconv.FormatUint(a.config.Random(), 16)
+			part := strconv.FormatUint(a.config.Random(), 36)
 			reserves = append(reserves, Reserve{Key: key, Call: call, Part: part, Want: asks[i].Min, Min: asks[i].Min})
 		}
 	}

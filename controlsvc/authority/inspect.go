@@ -86,7 +86,7 @@ func partsOf(key string) int {
 // the call is nobody's.
 func (l *LiveLease) Holder() (id uint64, replica bool) {
 	text, rest, _ := strings.Cut(l.Call, ".")
-	id, err := strconv.ParseUint(text, 16, 64)
+	id, err := strconv.ParseUint(text, 36, 64)
 	if err != nil {
 		return 0, false
 	}

@@ -2,7 +2,6 @@ package authority
 
 import (
 	"context"
-	"strconv"
 
 	"sluice/shared/limit"
 	"sluice/shared/policy"
@@ -96,9 +95,7 @@ func (a *Authority) record(ctx context.Context, book *ruleBook, worker uint64, r
 		if !known || !policy.ValidKey(r.Key) || len(r.Uses) == 0 || !validUses(r.Uses) {
 			continue
 		}
-		// The r keeps a record's name apart from a call's, which can be cancelled.
-		name := strconv.FormatUint(worker, 16) + ".r" + strconv.FormatUint(r.ID, 10)
-		b.add(i, Record{Key: key, Call: name, Uses: uses(r.Uses)})
+		b.add(i, Record{Key: key, Call: nameOf(worker, recordMark, r.ID), Uses: uses(r.Uses)})
 	}
 	return b.run(ctx, len(records), a.config.Store.Record)
 }

@@ -12,17 +12,6 @@ local function keep(key, life)
   if redis.call('PTTL', key) < millis then redis.call('PEXPIRE', key, fmt(millis)) end
 end
 
--- Gives what of a ZSET or HASH ZSCAN or HSCAN matches with a pattern, each with its number, and once.
-local function matching(scan, key, pattern)
-  local found, cursor = {}, '0'
-  repeat
-    local page = redis.call(scan, key, cursor, 'MATCH', pattern, 'COUNT', '1000')
-    cursor = page[1]
-    for j = 1, #page[2], 2 do found[page[2][j]] = tonumber(page[2][j + 1]) end
-  until cursor == '0'
-  return found
-end
-
 -- What an algorithm defines. A window w has its length, its limit, most and its keys; the others of its fields are the algorithm's
 -- but for minted, the last grant's, and changed, which has save called in the end.
 --
@@ -40,7 +29,7 @@ end
 -- uncharge(w, name, score, units)   takes back what was charged just now
 -- settle(w, name, settled, units, kept, at)  kept units of the grant keep their score, and ARGV has (age, units)... from at
 --                              on; settled begins as the names of what is left may. Without effect where it is not there
--- cancel(w, pattern)           removes unsettled grants whose names ZSCAN and HSCAN match with the pattern
+-- cancel(w, call)              removes unsettled grants whose names go on with call after their kind
 -- record(w, name, at)          charges (age, units)... whatever the limit
 -- reset(w)                     forgets every charge, but not minted
 -- leases(w)                    the leases that may still be spent: a table from their names to their ends

@@ -130,7 +130,7 @@ if ARGV[1] == 'settle' then
   local units, kept = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   for _, w in ipairs(windows) do settle(w, ARGV[at], ARGV[at + 1], units, kept, at + 4) end
 elseif ARGV[1] == 'cancel' then
-  -- pattern of the grants' names
+  -- call: or call:part:, what the grants' names have
   for _, w in ipairs(windows) do cancel(w, ARGV[at]) end
 elseif ARGV[1] == 'record' then
   -- call, units, (age, units)...

@@ -186,13 +186,12 @@ func (s *Store) Cancel(ctx context.Context, operations []authority.Cancel) []err
 		if out[place] = store.CheckCancel(o); out[place] != nil {
 			continue
 		}
-		// None of the characters of a call or a part means anything in a pattern.
-		pattern := "[" + string(store.Lease) + string(store.Strict) + "]:" + o.Call + ":"
+		call := o.Call + ":"
 		if o.Part != "" {
-			pattern += o.Part + ":"
+			call += o.Part + ":"
 		}
 		i := s.invoke("cancel", o.Key, store.Windows(o.Key.Rates))
-		i.args = append(i.args, pattern+"*")
+		i.args = append(i.args, call)
 		b.add(place, i)
 	}
 	return s.finish(ctx, "cancel", b, out)

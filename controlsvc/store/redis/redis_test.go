@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -116,6 +118,46 @@ func (s *Store) withClock(t *testing.T) storetest.Harness {
 	return storetest.Harness{Store: clocked, Advance: advance, Entries: s.entries(t), Lifetimes: s.lifetimes(t)}
 }
 
+// A window that holds too many grants refuses more, and nothing is charged.
+func TestPageThatIsFull(t *testing.T) {
+	s := open(t, startServer(t).URL())
+	h := s.withClock(t)
+	k := authority.Key{Name: "full", Algorithm: limit.SlidingBuckets, Rates: []limit.Rate{{Units: 1000, Window: time.Hour}}}
+	r := authority.Reserve{Key: k, Call: "call", Want: 2, Min: 2, TTL: time.Second}
+	reserve(t, h.Store, r)
+	grants := s.keysOf(k)[1]
+	pages, err := s.client.HGetAll(t.Context(), grants).Result()
+	if err != nil || len(pages) != 1 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	const levels, fullPage, mostBytes = 6, 1460, 8 << 20
+	for field, grant := range pages {
+		first, _ := strconv.ParseInt(strings.TrimPrefix(field, "1:"), 10, 64)
+		now := float64(storetest.Start.Microseconds()) / float64(time.Hour.Microseconds())
+		for level := 1; level <= levels; level++ {
+			number := int64(math.Floor(now * math.Pow(4, float64(level))))
+			if level == 1 && number != first {
+				t.Fatalf("the page is %s, want 1:%d", field, number)
+			}
+			bytes := fullPage
+			if level == levels {
+				bytes = mostBytes
+			}
+			full := strings.Repeat(grant, 1+bytes/len(grant))
+			if err := s.client.HSet(t.Context(), grants, fmt.Sprintf("%d:%d", level, number), full).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := h.Store.Reserve(t.Context(), []authority.Reserve{r})[0]; !errors.Is(got.Err, errRefused) || got.Units > 0 {
+		t.Errorf("granted %d, %v; want an error", got.Units, got.Err)
+	}
+	states, err := h.Store.Peek(t.Context(), k)
+	if err != nil || states[0].Remaining != 998 {
+		t.Errorf("%v remain, %v; want 998", states, err)
+	}
+}
+
 // The charges of a sliding log are what counts, whatever has become of their account, and whoever comes next.
 func TestAnAccountThatIsWrong(t *testing.T) {
 	s := open(t, startServer(t).URL())
@@ -178,8 +220,10 @@ func (s *Store) entries(t *testing.T) func(authority.Key) []int {
 			var n int64
 			var err error
 			switch {
+			case key.Algorithm == limit.SlidingBuckets && i%2 == 0:
+				n = s.buckets(t, name)
 			case key.Algorithm == limit.SlidingBuckets:
-				n, err = s.client.HLen(t.Context(), name).Result()
+				n = s.grants(t, name)
 			case i%2 == 0:
 				n, err = s.client.ZCard(t.Context(), name).Result()
 			}
@@ -190,6 +234,38 @@ func (s *Store) entries(t *testing.T) func(authority.Key) []int {
 		}
 		return entries
 	}
+}
+
+// buckets counts the buckets in a state of sliding_buckets. See sliding_buckets.lua: of eight numbers and the buckets' format.
+func (s *Store) buckets(t *testing.T, key string) int64 {
+	t.Helper()
+	const format, head = 8 * 8, 8*8 + len("<I2I4I0")
+	state, err := s.client.Get(t.Context(), key).Bytes()
+	if errors.Is(err, goredis.Nil) {
+		return 0
+	}
+	if err != nil || len(state) < head {
+		t.Fatalf("a state of %d bytes: %v", len(state), err)
+	}
+	size := int(state[format+2]-'0') + int(state[format+4]-'0') + int(state[format+6]-'0')
+	return int64((len(state) - head) / size)
+}
+
+// grants counts the grants in a count's pages. See grants.lua: each has two colons behind its numbers.
+func (s *Store) grants(t *testing.T, key string) (count int64) {
+	t.Helper()
+	pages, err := s.client.HVals(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const numbers = 7 + 5 + 7
+	for _, page := range pages {
+		for ; page != ""; count++ {
+			_, rest, _ := strings.Cut(page[numbers:], ":")
+			_, page, _ = strings.Cut(rest, ":")
+		}
+	}
+	return count
 }
 
 func (s *Store) lifetimes(t *testing.T) func(authority.Key) []time.Duration {

@@ -2,229 +2,269 @@
 -- it could be spent until the bucket's end: never too short, and too long by at most one bucket. What a window takes up does
 -- not depend on how many units it holds.
 --
--- Of a window there are its buckets, a HASH from a bucket's index since 1970 to its units, or to units:leased where leases
--- have some of them, with the sums beside them; and its grants, a HASH from the name of each grant that may still be settled
--- or cancelled to its bucket's index.
+-- Of a window there are its state, a STRING, and its grants, of which each is at its bucket's end. The state is packed: sums,
+-- how its buckets are packed, and the buckets that hold something, the last to leave first: index, units, and what of the
+-- units leases have. The index counts buckets since 1970 and is packed less base. Each number has as many bytes as the
+-- largest of its kind needs; more make all of them wider. Most charges read and write the beginning only: all that a script
+-- reads it has to collect again, and all that it writes goes to replicas.
 --
 -- All that was in buckets up to pruned has left, and nothing ever gets into one of them again: a grant of which the window
 -- knows no more than the name cannot take away what others were charged, whatever the clock does.
 
 local BUCKETS = 128 -- in a window
 
-local SUMS = {'units', 'leased', 'strict', 'minted', 'pruned', 'latest'}
+-- units, leased, strict, minted, pruned, base, the index of the oldest bucket, until when both keys live, and the buckets'
+-- format, which has three digits.
+local HEAD, HEAD_SIZE = '<ddddddddc7', 71
+local BEGINNING = 128 -- bytes of the state
 
-local function bucketOf(w, instant) return math.ceil(instant / w.width) end
-
--- Gives the bucket of an index, as far as it has been read.
-local function bucket(w, index)
-  if not w.read[index] then
-    local units, leased = string.match(redis.call('HGET', w.state, fmt(index)) or '0', '^(%d+):?(%d*)$')
-    w.read[index] = {units = tonumber(units) or 0, leased = tonumber(leased) or 0}
-  end
-  return w.read[index]
+local function bytesFor(n)
+  local bytes = 0
+  while n >= 256 ^ bytes do bytes = bytes + 1 end
+  return bytes
 end
 
--- Reads all buckets and gives their indices, the first to leave first.
-local function indices(w)
-  if not w.whole then
-    local all = redis.call('HGETALL', w.state)
-    for j = 1, #all, 2 do
-      local index = tonumber(all[j])
-      if index and not w.read[index] then
-        local units, leased = string.match(all[j + 1], '^(%d+):?(%d*)$')
-        w.read[index] = {units = tonumber(units) or 0, leased = tonumber(leased) or 0}
-      end
-    end
-    w.whole = true
-  end
-  local list = {}
-  for index, b in pairs(w.read) do
-    if b.units > 0 then list[#list + 1] = index end
-  end
-  table.sort(list)
-  return list
+local function formatOf(index, units, leased)
+  return '<I' .. math.max(2, bytesFor(index)) .. 'I' .. bytesFor(units) .. 'I' .. bytesFor(leased)
 end
 
-local function tally(w)
-  w.units, w.leased, w.latest, w.changed = 0, 0, w.pruned, true
-  for _, index in ipairs(indices(w)) do
-    w.units, w.leased, w.latest = w.units + w.read[index].units, w.leased + w.read[index].leased, index
+-- Reads what of the buckets has not been read.
+local function readAll(w)
+  if w.all then return end
+  w.buckets, w.all = w.buckets .. redis.call('GETRANGE', w.state, HEAD_SIZE + #w.buckets, -1), true
+end
+
+local function count(w) return math.floor(#w.buckets / w.size) end
+
+-- Gives the index, the units and the leased ones of the bucket in a place; the last to leave is in place 0.
+local function bucket(w, place)
+  local index, units, leased = struct.unpack(w.format, w.buckets, place * w.size + 1)
+  return index + w.base, units, leased
+end
+
+-- Gives the place that a bucket has or would have, and whether it is there.
+local function find(w, index)
+  local low, high, middle = 0, count(w), 0 -- what is before low leaves later, and what is from high on does not
+  while low < high do
+    local there = bucket(w, middle)
+    if there == index then return middle, true end
+    if there > index then low = middle + 1 else high = middle end
+    middle = math.floor((low + high) / 2)
   end
+  if not w.all and low == count(w) then
+    readAll(w)
+    return find(w, index)
+  end
+  return low, false
+end
+
+local function fits(w, index, units, leased)
+  local i, _, u, _, l = string.byte(w.format, 3, 7) -- its digits
+  return index - w.base < 256 ^ (i - 48) and units < 256 ^ (u - 48) and leased < 256 ^ (l - 48)
+end
+
+-- Packs the buckets anew, so that one of these numbers fits in.
+local function widen(w, index, units, leased)
+  readAll(w)
+  local all, base = {}, w.pruned
+  for place = 0, count(w) - 1 do
+    local i, u, l = bucket(w, place)
+    all[place + 1] = {i, u, l}
+    index, units, leased = math.max(index, i), math.max(units, u), math.max(leased, l)
+  end
+  if leased > 0 then leased = units end -- they are often all
+  w.base, w.format = base, formatOf(index - base, math.max(units, w.limit), leased)
+  w.size = struct.size(w.format)
+  for place, b in ipairs(all) do all[place] = struct.pack(w.format, b[1] - base, b[2], b[3]) end
+  w.buckets, w.whole = table.concat(all), true
 end
 
 local function add(w, index, units, leased)
-  local b = bucket(w, index)
-  b.units, b.leased, b.dirty = b.units + units, b.leased + leased, true
+  local more = w.more[index] or {0, 0}
+  w.more[index] = more
+  more[1], more[2] = more[1] + units, more[2] + leased
   w.units, w.leased, w.changed = w.units + units, w.leased + leased, true
-  if b.units > 0 then
-    w.latest = math.max(w.latest, index)
-  elseif index == w.latest then
-    local list = indices(w)
-    w.latest = list[#list] or w.pruned
+end
+
+-- Puts what was added into the buckets.
+local function fold(w)
+  if not next(w.more) then return end
+  local list = {}
+  for index, more in pairs(w.more) do
+    local b = {index = index, units = more[1], leased = more[2]}
+    b.place, b.there = find(w, index)
+    if b.there then
+      local _, units, leased = bucket(w, b.place)
+      b.units, b.leased = b.units + units, b.leased + leased
+    end
+    if b.there ~= (b.units > 0) then w.whole = true end
+    if not fits(w, index, b.units, b.leased) then widen(w, index, b.units, b.leased) end
+    list[#list + 1] = b
   end
+  if w.whole then readAll(w) end
+  if #list > 1 then table.sort(list, function(a, b) return a.index > b.index end) end
+  local pieces, from = {}, 0
+  for _, b in ipairs(list) do
+    pieces[#pieces + 1] = string.sub(w.buckets, from + 1, b.place * w.size)
+    if b.units > 0 then pieces[#pieces + 1] = struct.pack(w.format, b.index - w.base, b.units, b.leased) end
+    from = (b.there and b.place + 1 or b.place) * w.size
+  end
+  w.till = math.max(w.till, from)
+  pieces[#pieces + 1] = string.sub(w.buckets, from + 1)
+  w.buckets, w.more = table.concat(pieces), {}
 end
 
--- Forgets the grants in buckets that have left, and the older strict charges of too many.
-local function sweep(w)
-  w.strict = forget(w.grants, function(index) return index <= w.pruned end)
+-- Gives the index of the bucket that is the last to leave.
+local function latest(w)
+  fold(w)
+  return count(w) > 0 and (bucket(w, 0)) or w.pruned
 end
 
--- Takes out the buckets that have left, one after the other where they are few.
+-- Takes out the buckets that have left, and forgets the leases in them.
 local function prune(w, edge)
   if edge <= w.pruned then return end
-  local few, list = 16, {}
-  if edge - w.pruned > few then
-    list = indices(w)
-    w.changed = true
-  else
-    for index = w.pruned + 1, edge do list[#list + 1] = index end
-  end
   w.pruned = edge
-  local leases = false
-  for _, index in ipairs(list) do
-    local b = bucket(w, index)
-    if index <= edge and b.units > 0 then
-      leases = leases or b.leased > 0
-      add(w, index, -b.units, -b.leased)
-    end
+  if w.units == 0 or edge < w.oldest then return end
+  readAll(w)
+  local left, leases = count(w), false
+  while left > 0 do
+    local index, units, leased = bucket(w, left - 1)
+    if index > edge then break end
+    w.units, w.leased, leases, left = w.units - units, w.leased - leased, leases or leased > 0, left - 1
   end
-  if leases then sweep(w) end
+  w.buckets, w.whole, w.changed = string.sub(w.buckets, 1, left * w.size), true, true
+  if leases then forget(w, edge * w.width) end
+end
+
+-- Leaves nothing in a window, but for minted, pruned and its keys' lives.
+local function clear(w)
+  redis.call('DEL', w.grants)
+  w.units, w.leased, w.strict, w.base, w.oldest, w.buckets, w.format = 0, 0, 0, w.pruned, w.pruned, '', formatOf(0, w.limit, 0)
+  w.size, w.more, w.pages, w.written, w.all, w.whole = struct.size(w.format), {}, {}, {}, true, true
 end
 
 function load(w)
-  w.state, w.grants = w.keys[1], w.keys[2]
+  w.state, w.grants, w.pages, w.written, w.more, w.till = w.keys[1], w.keys[2], {}, {}, {}, 0
   w.width = math.floor(w.length / BUCKETS)
-  w.read, w.whole = {}, false
   local edge = math.floor((now - w.length) / w.width)
-  local sums = redis.call('HMGET', w.state, unpack(SUMS))
-  for j, name in ipairs(SUMS) do w[name] = tonumber(sums[j]) or -1 end
-  w.minted, w.strict = math.max(w.minted, 0), math.max(w.strict, 0)
-  if w.pruned >= 0 and (w.units < 0 or w.leased < 0 or w.leased > w.units or w.latest < 0) then tally(w) end
-  if w.units > 0 and w.latest <= edge or w.pruned < 0 then
-    redis.call('DEL', w.state, w.grants)
-    w.changed = w.units > 0
-    w.units, w.leased, w.strict, w.read, w.whole, w.pruned = 0, 0, 0, {}, true, math.max(w.pruned, edge)
-    w.latest = w.pruned
+  local state = redis.call('GETRANGE', w.state, '0', BEGINNING - 1)
+  if #state < HEAD_SIZE then
+    w.minted, w.pruned, w.lives = 0, edge, 0
+    clear(w)
+    return
+  end
+  w.units, w.leased, w.strict, w.minted, w.pruned, w.base, w.oldest, w.lives, w.format = struct.unpack(HEAD, state)
+  w.size, w.buckets, w.all = struct.size(w.format), string.sub(state, HEAD_SIZE + 1), #state < BEGINNING
+  if w.units > 0 and latest(w) <= edge then
+    w.pruned, w.changed = math.max(w.pruned, edge), true
+    clear(w)
     return
   end
   prune(w, edge)
 end
 
+-- Both keys live until the last charge has left, and longer, never shorter than they would. Lives are prolonged when half of the
+-- margin is used up, so most charges leave them as they are.
 function save(w)
-  local set, empty = {}, {}
-  for _, name in ipairs(SUMS) do
-    set[#set + 1] = name
-    set[#set + 1] = fmt(w[name])
+  local leaves = math.max(latest(w) * w.width, now) + w.length
+  local prolonged = leaves + MARGIN / 2 > w.lives
+  if prolonged then w.lives = leaves + MARGIN end
+  local life = math.ceil((w.lives - now) / 1000)
+  if w.whole and w.units > 0 then w.oldest = bucket(w, count(w) - 1) end
+  local head = struct.pack(HEAD, w.units, w.leased, w.strict, w.minted, w.pruned, w.base, w.oldest, w.lives, w.format)
+  if w.whole then
+    redis.call('SET', w.state, head .. w.buckets, 'PX', life)
+  else
+    redis.call('SETRANGE', w.state, '0', head .. string.sub(w.buckets, 1, w.till))
+    if prolonged then redis.call('PEXPIRE', w.state, life) end
   end
-  for index, b in pairs(w.read) do
-    if b.dirty and b.units > 0 then
-      set[#set + 1] = fmt(index)
-      set[#set + 1] = b.leased > 0 and fmt(b.units) .. ':' .. fmt(b.leased) or fmt(b.units)
-    elseif b.dirty then
-      empty[#empty + 1] = fmt(index)
-    end
-  end
-  redis.call('HSET', w.state, unpack(set))
-  for j = 1, #empty, 1000 do redis.call('HDEL', w.state, unpack(empty, j, math.min(j + 999, #empty))) end
-  local life = math.max(w.latest * w.width - now, 0) + w.length
-  keep(w.state, life)
-  keep(w.grants, life)
+  if saveGrants(w) or prolonged then redis.call('PEXPIRE', w.grants, life) end
 end
 
 function used(w) return w.units end
 
-function emptyIn(w) return w.units > 0 and w.latest * w.width + w.length - now or 0 end
+function emptyIn(w) return w.units > 0 and latest(w) * w.width + w.length - now or 0 end
 
-function full(w, units) return w.units + units > MAX_HELD or redis.call('HLEN', w.grants) >= MAX_CHARGES end
+function full(w, units) return w.units + units > MAX_HELD end
 
 -- Gives the bucket of what is charged with a score; nil where it has left already.
-local function place(w, score)
-  local index = bucketOf(w, score)
+local function indexOf(w, score)
+  local index = math.ceil(score / w.width)
   if index <= math.floor((now - w.length) / w.width) then return nil end
   return math.max(index, w.pruned + 1)
 end
 
 function charge(w, name, score, units)
-  local index = place(w, score)
-  if redis.call('HSETNX', w.grants, name, fmt(index)) == 0 then return false end
+  local index = indexOf(w, score)
+  if not remember(w, name, index * w.width) then return false end
   add(w, index, units, isLease(name) and units or 0)
-  if not isLease(name) then
-    w.strict = w.strict + 1
-    if w.strict >= MOST_STRICT then sweep(w) end
-  end
   return true
 end
 
--- Takes a grant out of the grants and of its bucket, and gives the bucket's index; nil where it is not there.
-local function take(w, name, units)
-  local index = tonumber(redis.call('HGET', w.grants, name))
-  if not index then return nil end
-  redis.call('HDEL', w.grants, name)
-  if not isLease(name) then w.strict, w.changed = math.max(w.strict - 1, 0), true end
-  if index <= w.pruned then return nil end
-  add(w, index, -units, isLease(name) and -units or 0)
-  return index
+-- Takes out of a bucket what a grant had in it, and gives whether it has not left.
+local function take(w, index, units, leased)
+  if index <= w.pruned then return false end
+  add(w, index, -units, leased and -units or 0)
+  return true
 end
 
-function uncharge(w, name, _, units) take(w, name, units) end
+function uncharge(w, name, _, units) take(w, recall(w, name) / w.width, units, isLease(name)) end
 
 function soonest(w, units)
   local room, left, sure = w.limit - units, w.units, w.units - w.leased
   local certain
   if sure <= room then certain = now end
   if left <= room then return now, now end
-  for _, index in ipairs(indices(w)) do
-    local b, leaves = w.read[index], index * w.width + w.length
-    left, sure = left - b.units, sure - b.units + b.leased
+  fold(w)
+  readAll(w)
+  local place = count(w)
+  repeat
+    place = place - 1
+    local index, u, l = bucket(w, place)
+    local leaves = index * w.width + w.length
+    left, sure = left - u, sure - u + l
     if not certain and sure <= room then certain = leaves end
     if left <= room then return leaves, math.min(certain or leaves, leaves) end
-  end
-  tally(w) -- the sums said more than there is
-  return soonest(w, units)
+  until place == 0
 end
 
 function free(w, start)
   local left = w.limit - w.units
   if start == now then return left end
-  for _, index in ipairs(indices(w)) do
+  readAll(w)
+  for place = count(w) - 1, 0, -1 do
+    local index, units = bucket(w, place)
     if index * w.width > start - w.length then break end
-    left = left + w.read[index].units
+    left = left + units
   end
   return left
 end
 
 local function spent(w, at, most)
   for j = at, #ARGV, 2 do
-    local index = place(w, now - tonumber(ARGV[j]))
+    local index = indexOf(w, now - tonumber(ARGV[j]))
     if index then add(w, math.min(index, most or index), tonumber(ARGV[j + 1]), 0) end
   end
 end
 
 function settle(w, name, _, units, kept, at)
-  local index = take(w, name, units)
-  if not index then return end
+  local place = recall(w, name)
+  local index = place and place / w.width
+  if not index or not take(w, index, units, isLease(name)) then return end
   spent(w, at, index)
   if kept > 0 then add(w, index, kept, 0) end
 end
 
-function cancel(w, pattern)
-  for name in pairs(matching('HSCAN', w.grants, pattern)) do take(w, name, unitsOf(name)) end
+function cancel(w, call)
+  for _, grant in ipairs(recallAll(w, call)) do take(w, grant[1] / w.width, grant[2], grant[3]) end
 end
 
 function record(w, _, at) spent(w, at, nil) end
 
-function leases(w)
-  local all, live = redis.call('HGETALL', w.grants), {}
-  for j = 1, #all, 2 do
-    local stop = tonumber(all[j + 1]) * w.width
-    if isLease(all[j]) and stop > now then live[all[j]] = stop end
-  end
-  return live
-end
+leases = leasesAhead
 
 -- The sums stay, empty, until they have expired: they know the last name.
 function reset(w)
-  redis.call('DEL', w.state, w.grants)
-  if w.units == 0 then return end
-  w.units, w.leased, w.strict, w.latest, w.read, w.whole, w.changed = 0, 0, 0, 0, {}, true, true
+  w.changed = w.changed or w.units > 0
+  clear(w)
 end

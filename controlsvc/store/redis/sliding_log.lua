@@ -151,8 +151,15 @@ function settle(w, name, settled, units, kept, at)
   uncharge(w, name, score, units)
 end
 
-function cancel(w, pattern)
-  for member in pairs(matching('ZSCAN', w.charges, pattern)) do uncharge(w, member, 0, unitsOf(member)) end
+-- None of the characters of a call or a part means anything in a pattern. A scan may give a member twice.
+function cancel(w, call)
+  local found, cursor = {}, '0'
+  repeat
+    local page = redis.call('ZSCAN', w.charges, cursor, 'MATCH', '[lc]:' .. call .. '*', 'COUNT', '1000')
+    cursor = page[1]
+    for j = 1, #page[2], 2 do found[page[2][j]] = true end
+  until cursor == '0'
+  for member in pairs(found) do uncharge(w, member, 0, unitsOf(member)) end
 end
 
 function record(w, name, at) spent(w, name, at, nil) end

@@ -4,7 +4,7 @@
 --   counts, a HASH: for each window that still matters its units, under its number, and of those what leases may give back,
 --           under its number with an l; minted; at, the latest instant at which it was written; and strict, how many
 --           strict charges there are in
---   grants, a HASH of the names of unsettled grants and their ends
+--   grants, each at its end
 --
 -- A lease ends with its window, so all of it is of one window. Where the clock steps back, time stands still until it has
 -- caught up, for an earlier window's count may be gone.
@@ -15,8 +15,8 @@ local MAX_WINDOWS = 512 -- with counts: the current one, and those in which a le
 local before
 
 function load(w)
-  w.counts, w.grants = w.keys[1], w.keys[2]
-  w.units, w.leased, w.held, w.written, w.minted, w.strict = {}, {}, 0, {}, 0, 0
+  w.counts, w.grants, w.pages, w.written = w.keys[1], w.keys[2], {}, {}
+  w.units, w.leased, w.held, w.new, w.minted, w.strict = {}, {}, 0, {}, 0, 0
   local fields = redis.call('HGETALL', w.counts)
   for j = 1, #fields, 2 do
     local field, value = fields[j], tonumber(fields[j + 1])
@@ -44,12 +44,7 @@ local function add(w, number, units, leased)
   if not w.units[number] then w.held = w.held + 1 end
   w.units[number] = unitsOfWindow(w, number) + units
   w.leased[number] = (w.leased[number] or 0) + leased
-  w.written[number], w.changed = true, true
-end
-
--- Forgets the grants of windows that do not matter any more, and the older strict charges of too many.
-local function sweep(w)
-  w.strict = forget(w.grants, function(score) return numberAt(w, score) < numberAt(w, now) - before end)
+  w.new[number], w.changed = true, true
 end
 
 function save(w)
@@ -62,17 +57,18 @@ function save(w)
       table.insert(gone, name .. 'l')
     else
       latest = math.max(latest, number)
-      if w.written[number] then
+      if w.new[number] then
         for _, value in ipairs({name, fmt(units), name .. 'l', fmt(w.leased[number])}) do table.insert(set, value) end
       end
     end
   end
   if #gone > 0 then
     redis.call('HDEL', w.counts, unpack(gone))
-    sweep(w)
+    forget(w, oldest * w.length - 1)
   end
   for _, value in ipairs({'at', fmt(now), 'minted', fmt(w.minted), 'strict', fmt(w.strict)}) do table.insert(set, value) end
   redis.call('HSET', w.counts, unpack(set))
+  saveGrants(w)
   -- A window after the end of the last, even where nothing of it matters so long: before, a step back has to find it.
   local life = math.max((latest + 2) * w.length - now, 0)
   for _, key in ipairs(w.keys) do keep(key, life) end
@@ -81,54 +77,41 @@ end
 function full(w, units)
   local held = units
   for _, n in pairs(w.units) do held = held + n end
-  return held > MAX_HELD / 2 or w.held >= MAX_WINDOWS or redis.call('HLEN', w.grants) >= MAX_CHARGES
+  return held > MAX_HELD / 2 or w.held >= MAX_WINDOWS
 end
 
 function charge(w, name, score, units)
-  if not isLease(name) and w.strict >= MOST_STRICT then sweep(w) end
-  if redis.call('HSETNX', w.grants, name, fmt(score)) == 0 then return false end
-  if not isLease(name) then w.strict = w.strict + 1 end
+  if not remember(w, name, score) then return false end
   add(w, numberAt(w, score), units, isLease(name) and units or 0)
   return true
 end
 
--- Forgets a grant's name, and takes some of its units out of its window.
-local function release(w, name, score, units, back)
-  redis.call('HDEL', w.grants, name)
-  if not isLease(name) then w.strict = w.strict - 1 end
-  w.changed = true
-  add(w, numberAt(w, score), -back, isLease(name) and -units or 0)
-end
-
-function uncharge(w, name, score, units) release(w, name, score, units, units) end
+function uncharge(w, name, _, units) add(w, numberAt(w, recall(w, name)), -units, isLease(name) and -units or 0) end
 
 function settle(w, name, _, units, kept, at)
-  local score = tonumber(redis.call('HGET', w.grants, name) or '')
+  local score = recall(w, name)
   if not score then return end
   local back = units - kept
   for j = at + 1, #ARGV, 2 do back = back - tonumber(ARGV[j]) end
-  release(w, name, score, units, back)
+  add(w, numberAt(w, score), -back, isLease(name) and -units or 0)
 end
 
-function cancel(w, pattern)
-  for name, score in pairs(matching('HSCAN', w.grants, pattern)) do release(w, name, score, unitsOf(name), unitsOf(name)) end
+function cancel(w, call)
+  for _, grant in ipairs(recallAll(w, call)) do
+    local score, units, leased = unpack(grant)
+    add(w, numberAt(w, score), -units, leased and -units or 0)
+  end
 end
 
 function record(w, _, at)
   for j = at, #ARGV, 2 do add(w, numberAt(w, now - tonumber(ARGV[j])), tonumber(ARGV[j + 1]), 0) end
 end
 
-function leases(w)
-  local all, live = redis.call('HGETALL', w.grants), {}
-  for j = 1, #all, 2 do
-    local stop = tonumber(all[j + 1])
-    if isLease(all[j]) and stop > now then live[all[j]] = stop end
-  end
-  return live
-end
+leases = leasesAhead
 
 function reset(w)
   redis.call('DEL', w.grants)
+  w.pages, w.written = {}, {}
   for number in pairs(w.units) do w.units[number] = 0 end
   w.strict, w.changed = 0, true
 end

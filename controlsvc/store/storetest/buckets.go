@@ -139,6 +139,9 @@ func testBucketsComeAgain(t *testing.T, h Harness) {
 	h.Advance(-130 * sec)
 	take("d", 5, 0)
 	remains("a charge in a bucket that had left", 3)
+	take("e", 2, 0)
+	h.cancel(t, authority.Cancel{Key: k, Call: "e"})
+	remains("taking back another", 3)
 	h.cancel(t, authority.Cancel{Key: k, Call: "a"})
 	h.settle(t, authority.Settle{Key: k, Lease: b, Unused: 2})
 	remains("taking back what is gone", 3)
@@ -148,6 +151,39 @@ func testBucketsComeAgain(t *testing.T, h Harness) {
 	remains("a window", 8)
 	h.Advance(150 * sec)
 	remains("another window", 10)
+}
+
+// testLeasesComeBack: however many leases are out, each can be given back, once, and whose they are is known.
+func testLeasesComeBack(t *testing.T, h Harness) {
+	t.Helper()
+	if !h.needsClock(t) {
+		return
+	}
+	const leases = 130
+	k := h.key("many", "1000000/1h")
+	names := make([]string, leases)
+	for i := range names {
+		names[i] = h.reserve(t, authority.Reserve{Key: k, Call: fmt.Sprintf("%x.%d", i%7, i), Want: 2, Min: 2, TTL: 40 * sec}).Lease
+	}
+	got, err := h.Store.Inspect(t.Context(), k, 1)
+	if err != nil || len(got.Leases) != min(leases, authority.MaxLeasesTold) {
+		t.Errorf("%d leases are told of, %v; want %d", len(got.Leases), err, min(leases, authority.MaxLeasesTold))
+	}
+	want := int64(1000000 - 2*leases)
+	for i := range names {
+		n := i * 37 % leases // in no order
+		for range 2 {
+			if n%2 == 0 {
+				h.settle(t, authority.Settle{Key: k, Lease: names[n], Unused: 2})
+			} else {
+				h.cancel(t, authority.Cancel{Key: k, Call: fmt.Sprintf("%x.%d", n%7, n)})
+			}
+		}
+		want += 2
+		if got := h.peek(t, k)[0].Remaining; got != want {
+			t.Fatalf("%d remain after lease %d came back, want %d", got, n, want)
+		}
+	}
 }
 
 // testForgotten: of very many strict charges the oldest cannot be taken back any more, the youngest can, and each once.

@@ -322,6 +322,12 @@ func testLifetimes(t *testing.T, h Harness) {
 	h.settle(t, authority.Settle{Key: k, Lease: lease.Lease, Uses: []authority.Use{{Units: 4}}})
 	check("a settle of the only charge", 160*sec, 260*sec)
 
+	k = h.key("lifetimes/longer", "10/100s", "10/200s")
+	for _, ttl := range []time.Duration{20 * sec, 50 * sec} {
+		h.reserve(t, authority.Reserve{Key: k, Call: "a", Want: 2, Min: 1, TTL: ttl})
+	}
+	check("a lease that is longer than another", 160*sec, 260*sec)
+
 	// All is given back, and something else is charged: it has an end, too.
 	for _, ttl := range []time.Duration{0, 20 * sec} {
 		k := h.key("lifetimes/given back/"+ttl.String(), "10/100s")

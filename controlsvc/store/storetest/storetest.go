@@ -79,6 +79,7 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	if !e.entries && !e.keeps {
 		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
+		t.Run("many leases that come back", func(t *testing.T) { testLeasesComeBack(t, open(t)) })
 	}
 	if e.late != nil {
 		t.Run("a long report", func(t *testing.T) { testLongReport(t, open(t)) })

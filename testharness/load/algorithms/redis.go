@@ -68,7 +68,7 @@ type meter struct {
 	server    *rig.Redis
 	store     *redis.Store
 	algorithm limit.Algorithm
-	calls     int
+	calls     uint64
 }
 
 func (m *meter) key(units int64) authority.Key {
@@ -77,11 +77,13 @@ func (m *meter) key(units int64) authority.Key {
 	}
 }
 
-// call names calls as the service does.
+// call names calls as the service does, and part parts of them.
 func (m *meter) call() string {
 	m.calls++
-	return fmt.Sprintf("9e3779b97f4a7c15.%d", m.calls)
+	return authority.ReplicaCall(0x9e3779b97f4a7c15, m.calls)
 }
+
+const part = "1z141z3.0"
 
 // fill fills a window of an hour: half of it, at most 256 units, by strict charges of one unit, the rest by reports of
 // units that were spent over the hour, each at an instant of its own. Gives the bytes of all that is stored.
@@ -110,7 +112,7 @@ func (m *meter) fill(ctx context.Context, units int64) (int64, error) {
 	}
 	for range strict {
 		// A token bucket's units have flowed in again since they were reported: it is never full of them.
-		r := authority.Reserve{Key: m.key(units), Call: m.call(), Part: "9e3779b97f4a7c15.0", Want: 1, Min: 1}
+		r := authority.Reserve{Key: m.key(units), Call: m.call(), Part: part, Want: 1, Min: 1}
 		if err := m.store.Reserve(ctx, []authority.Reserve{r})[0].Err; err != nil {
 			return 0, err
 		}
@@ -159,7 +161,7 @@ func (m *meter) operate(ctx context.Context, operations int, units int64, ttl ti
 func (m *meter) batch(ctx context.Context, units int64, ttl time.Duration) error {
 	reserves := make([]authority.Reserve, atOnce)
 	for i := range reserves {
-		reserves[i] = authority.Reserve{Key: m.key(units), Call: m.call(), Part: "9e3779b97f4a7c15.0", Want: 1, Min: 1, TTL: ttl}
+		reserves[i] = authority.Reserve{Key: m.key(units), Call: m.call(), Part: part, Want: 1, Min: 1, TTL: ttl}
 	}
 	settles := make([]authority.Settle, atOnce)
 	for i, out := range m.store.Reserve(ctx, reserves) {
