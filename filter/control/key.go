@@ -41,7 +41,9 @@ type Key struct {
 	// recount says that the key's count is to be asked for, not before countAfter.
 	recount    bool
 	countAfter instant.Instant
-	// tally counts its requests since the last report that told of them; tallied says that the next ones may.
+	// run is of its last requests, and tally of those before since the last report that told of it; tallied says that the next
+	// one may.
+	run     run
 	tally   keyTally
 	tallied bool
 }

@@ -134,10 +134,11 @@ func (c *Client) tendLeases(now instant.Instant) {
 
 // Drop gives back what the worker holds of a key that it will not know any more.
 func (c *Client) Drop(k *Key) {
-	c.tallies.drop(k)
+	now := c.proxy.Now()
+	c.tallies.drop(now, k)
 	k.recount = false
 	k.Admission.GiveBack()
-	c.collect(c.proxy.Now(), k)
+	c.collect(now, k)
 }
 
 // Stop gives back everything, in one last call, and tells what was decided. Nothing is asked any more. Where a report is on

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"math/bits"
 	"time"
 	"unsafe"
@@ -21,8 +22,6 @@ const (
 	maxKeyBytes   = 64 << 10
 	// maxTallied bounds the keys that wait for a report. Another one's requests are counted by itself until there is room.
 	maxTallied = 4096
-	// recents is how many tallies are found again at once.
-	recents = 64
 	// UpstreamOf is how many admitted requests there are for one whose time at the upstream is wanted.
 	UpstreamOf = 64
 )
@@ -40,23 +39,37 @@ type tallies struct {
 	carrier uint64
 	retry   instant.Instant
 
-	// byName finds a tally of next by all but its counts; recent are the indices of those found last.
+	// byName finds a tally of next by all but its counts.
 	byName map[wire.Tally]int
-	recent [recents]uint16
 	bytes  int
-	// keys have counts that no report has taken.
-	keys []*Key
+	// keys have counts that no report has taken; loose is the one besides that has a run, where they are too many.
+	keys  []*Key
+	loose *Key
 	// elements are those of lists that requests were decided by.
 	elements map[wire.KeyRef]*Key
-	// unbound are the requests under no limit that next's tally of them does not have yet.
-	unbound int64
+	// unbound stands for requests under no limit, and keyless for others that no key has decided. No report tells of them as keys.
+	unbound, keyless Key
 	// sampled is when each of next's denials was.
 	sampled [wire.MaxDenialSamples]instant.Instant
 	ticked  instant.Instant
 }
 
 func newTallies(now instant.Instant) tallies {
-	return tallies{born: now, ticked: now, byName: map[wire.Tally]int{}, elements: map[wire.KeyRef]*Key{}}
+	return tallies{
+		born: now, ticked: now, byName: map[wire.Tally]int{}, elements: map[wire.KeyRef]*Key{},
+		unbound: Key{tallied: true}, keyless: Key{tallied: true},
+	}
+}
+
+// run is requests of one key that are counted alike and have come one after the other. They go into the report's tally at once,
+// when another comes that differs, or the report is made: that nearly every request is one number more, beside what its
+// decision has touched already, is what keeps counting cheap. The zero value is none.
+type run struct {
+	route       string
+	window      time.Duration
+	result      wire.Result
+	source      admission.Source
+	count, near int64
 }
 
 // keyTally counts a key's requests by their result, from wire.Admitted.
@@ -69,42 +82,39 @@ func (t *keyTally) sum() (n uint64) {
 	return n
 }
 
-// unbound is the tally of requests under no limit.
-var unbound = wire.Tally{Result: wire.Admitted, Source: uint8(admission.FromPolicy)}
-
-// CountUnbound counts a request under no limit. There may be nothing else that the filter does with it, so that it is only
-// this.
+// CountUnbound counts a request under no limit.
 func (c *Client) CountUnbound(now instant.Instant) {
-	if c.tallies.unbound++; c.tallies.unbound == 1 {
-		c.tallies.find(now, unbound) // for there to be a report
+	k := &c.tallies.unbound // all its requests are alike
+	if k.run.count == 0 {
+		c.tallies.begin(now, k, run{result: wire.Admitted, source: admission.FromPolicy})
 	}
+	k.run.count++
 }
 
 // Count counts a request that no key of a limit decided: an element of the limit's list or of the policy's, which ref names,
 // or nothing.
 func (c *Client) Count(now instant.Instant, r *Request, ref wire.KeyRef, out *admission.Output) {
-	result := resultOf(out)
-	row := c.tallies.last(0, result)
-	if row == nil || !isOf(row, ref.Limit, r.Route, 0, result, out.Source) {
-		row = c.tallies.add(now, 0, wire.Tally{Limit: ref.Limit, Route: r.Route, Result: result, Source: uint8(out.Source)})
-	}
-	row.Count++
+	k, result := &c.tallies.keyless, resultOf(out)
 	if ref.Key != "" {
-		c.tallies.addKey(c.tallies.element(ref), result)
+		k = c.tallies.element(now, ref)
 	}
-	if result == wire.Denied {
+	if !k.run.is(r.Route, 0, result, out.Source) {
+		c.tallies.begin(now, k, run{route: r.Route, result: result, source: out.Source})
+	}
+	k.run.count++
+	if result == wire.Denied && k.run.count == 1 {
 		c.sample(now, r, ref, r.Route, out)
 	}
 }
 
 // element gives what counts the requests that an element of a list decided. There are as many as the policy has, and no more
 // than maxTallied at once: those that go have been reported, or will be if there was room for them.
-func (t *tallies) element(ref wire.KeyRef) *Key {
+func (t *tallies) element(now instant.Instant, ref wire.KeyRef) *Key {
 	k := t.elements[ref]
 	if k == nil {
 		if len(t.elements) >= maxTallied {
 			for _, gone := range t.elements {
-				t.drop(gone)
+				t.drop(now, gone)
 			}
 			clear(t.elements)
 		}
@@ -121,24 +131,22 @@ func (c *Client) count(now instant.Instant, r *Request, keys []*Key, out *admiss
 		route = r.shadow.Key.Admission.Limit().Match.Route()
 		result += wire.ShadowAdmitted - wire.Admitted
 	}
-	t := &c.tallies
-	if out.Demand < 0 {
-		t.add(now, 0, wire.Tally{Route: route, Result: result, Source: uint8(out.Source)}).Count++
-		return
+	k := &c.tallies.keyless
+	if out.Demand >= 0 {
+		k = keys[out.Demand]
 	}
-	k := keys[out.Demand]
-	limit, row := k.Admission.Limit().Name, t.last(k.serial, result)
-	if row == nil || !isOf(row, limit, route, out.Rate.Window, result, out.Source) {
-		row = t.add(now, k.serial, wire.Tally{Limit: limit, Route: route, Window: out.Rate.Window, Result: result, Source: uint8(out.Source)})
+	n := &k.run
+	if !n.is(route, out.Rate.Window, result, out.Source) {
+		c.tallies.begin(now, k, run{route: route, window: out.Rate.Window, result: result, source: out.Source})
 	}
-	row.Count++
+	n.count++
 	const near = 20 // 5 %
-	if out.Verdict == admission.Admit && out.Remaining <= out.Rate.Units/near && out.Rate.Units > 0 {
-		row.Near++
-	}
-	t.addKey(k, result)
 	if out.Verdict == admission.Deny {
-		c.sample(now, r, k.Ref, route, out)
+		if out.Demand >= 0 && n.count == 1 {
+			c.sample(now, r, k.Ref, route, out)
+		}
+	} else if out.Remaining*near <= out.Rate.Units && out.Rate.Units > 0 {
+		n.near++
 	}
 }
 
@@ -149,36 +157,57 @@ func resultOf(out *admission.Output) wire.Result {
 	return wire.Admitted
 }
 
-// place is where the index of a tally is that was found last: of a key, or of none, and a result.
-func place(key uint64, result wire.Result) uint64 { return (key*8 + uint64(result)) % recents }
-
-// last gives a tally that may be the one that a request is to be counted in: whether it is says isOf. Nearly every request is
-// counted so, in a few comparisons and without a call.
-func (t *tallies) last(key uint64, result wire.Result) *wire.Tally {
-	if i := int(t.recent[place(key, result)]); i < len(t.next.Tallies) {
-		return &t.next.Tallies[i]
-	}
-	return nil
+// is says whether a request is counted as the run's are.
+func (n *run) is(route string, window time.Duration, result wire.Result, source admission.Source) bool {
+	return n.result == result && n.source == source && n.window == window && same(n.route, route)
 }
 
-func isOf(t *wire.Tally, limit, route string, window time.Duration, result wire.Result, source admission.Source) bool {
-	return t.Result == result && t.Source == uint8(source) && t.Window == window && same(t.Limit, limit) && same(t.Route, route)
+// begin ends a key's run and begins another, whose tally is in the report from now on.
+func (t *tallies) begin(now instant.Instant, k *Key, n run) {
+	t.end(now, k)
+	if !k.tallied && len(t.keys) < maxTallied {
+		k.tallied = true
+		t.keys = append(t.keys, k)
+	}
+	if !k.tallied {
+		if t.loose != nil {
+			t.end(now, t.loose)
+		}
+		t.loose = k
+	}
+	k.run = n
+	t.find(now, k.run.of(k))
+}
+
+// of is what a run's requests have in common.
+func (n *run) of(k *Key) wire.Tally {
+	return wire.Tally{Limit: k.Ref.Limit, Route: n.route, Window: n.window, Result: n.result, Source: uint8(n.source)}
+}
+
+// end puts a key's run into the report.
+func (t *tallies) end(now instant.Instant, k *Key) {
+	if n := &k.run; n.count > 0 {
+		t.count(now, n.of(k), n.count, n.near)
+		if i := int(n.result - wire.Admitted); i < len(k.tally) {
+			k.tally[i] = uint32(min(int64(k.tally[i])+n.count, math.MaxUint32))
+		}
+	}
+	k.run = run{}
+}
+
+// count counts requests in their tally.
+func (t *tallies) count(now instant.Instant, what wire.Tally, count, near int64) {
+	row := &t.next.Tallies[t.find(now, what)]
+	row.Count += count
+	row.Near += near
+	if row.Limit != what.Limit {
+		t.next.Unlisted += count
+	}
 }
 
 // same says whether two texts are equal. Most often they are one.
 func same(a, b string) bool {
 	return len(a) == len(b) && (unsafe.StringData(a) == unsafe.StringData(b) || a == b) //nolint:gosec // the pointers are compared only
-}
-
-// add gives the tally that a request is to be counted in, and remembers it for the next one.
-func (t *tallies) add(now instant.Instant, key uint64, what wire.Tally) *wire.Tally {
-	i := t.find(now, what)
-	t.recent[place(key, what.Result)] = uint16(i)
-	found := &t.next.Tallies[i]
-	if found.Limit != what.Limit {
-		t.next.Unlisted++
-	}
-	return found
 }
 
 // find gives the index of a tally, made now where there is none; where there is no room for it, of one without a limit.
@@ -199,17 +228,6 @@ func (t *tallies) find(now instant.Instant, what wire.Tally) int {
 	return len(t.next.Tallies) - 1
 }
 
-// addKey counts a request of a key's, and has it reported where there is room.
-func (t *tallies) addKey(k *Key, result wire.Result) {
-	if n := &k.tally[result-wire.Admitted]; *n+1 != 0 {
-		*n++
-	}
-	if !k.tallied && len(t.keys) < maxTallied {
-		k.tallied = true
-		t.keys = append(t.keys, k)
-	}
-}
-
 // samples says whether there is room for a denial of a key's among the samples, which has none yet.
 func (t *tallies) samples(ref wire.KeyRef) bool {
 	if len(t.next.Denials) >= wire.MaxDenialSamples {
@@ -223,7 +241,7 @@ func (t *tallies) samples(ref wire.KeyRef) bool {
 	return true
 }
 
-// sample takes a denial as a sample, where there is room.
+// sample takes a denial as a sample, where there is room. It is asked to for a run's first: the others would find none.
 func (c *Client) sample(now instant.Instant, r *Request, ref wire.KeyRef, route string, out *admission.Output) {
 	t := &c.tallies
 	if !t.samples(ref) {
@@ -249,7 +267,7 @@ func (c *Client) Upstream(took time.Duration) {
 
 // left counts a request whose client did not wait for the decision.
 func (c *Client) left(r *Request) {
-	c.tallies.add(c.proxy.Now(), 0, wire.Tally{Route: r.Route, Result: wire.Left}).Count++
+	c.tallies.count(c.proxy.Now(), wire.Tally{Route: r.Route, Result: wire.Left}, 1, 0)
 }
 
 // waited takes in that a request was paused until now.
@@ -280,13 +298,18 @@ func (t *tallies) load(now instant.Instant, cl *call, request *wire.SyncRequest)
 
 // make makes a report of what has gathered.
 func (t *tallies) make(now instant.Instant) {
+	for _, k := range t.keys {
+		t.end(now, k)
+	}
+	for _, k := range []*Key{&t.unbound, &t.keyless, t.loose} {
+		if k != nil {
+			t.end(now, k)
+		}
+	}
+	t.loose = nil
 	t.takeKeys()
 	t.lastID++
 	next := &t.next
-	if t.unbound > 0 {
-		next.Tallies[t.find(now, unbound)].Count += t.unbound
-		t.unbound = 0
-	}
 	next.ID, next.Age, next.Span, next.UpstreamOf = t.lastID, now.Sub(t.born), now.Sub(t.since), UpstreamOf
 	for i := range next.Denials {
 		next.Denials[i].Age = now.Sub(t.sampled[i])
@@ -335,7 +358,8 @@ func (t *tallies) takeKeys() {
 }
 
 // drop counts as lost what no report will tell of a key that is forgotten.
-func (t *tallies) drop(k *Key) {
+func (t *tallies) drop(now instant.Instant, k *Key) {
+	t.end(now, k)
 	if !k.tallied {
 		t.next.KeysLost += int64(k.tally.sum())
 		k.tally = keyTally{}

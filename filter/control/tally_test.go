@@ -22,16 +22,23 @@ func sum(r *wire.Report) (count int64, named int) {
 	return count, named
 }
 
+// one counts a request of a key's.
+func (t *tallies) one(k *Key, is wire.Tally) {
+	if !k.run.is(is.Route, is.Window, is.Result, admission.Source(is.Source)) {
+		t.begin(0, k, run{route: is.Route, window: is.Window, result: is.Result, source: admission.Source(is.Source)})
+	}
+	k.run.count++
+}
+
 // However many limits and routes there are, each request is counted; those without room under their result and source.
 func TestTalliesAreBounded(t *testing.T) {
 	const limits, each = 600, 3
 	for _, name := range []string{"limit-", string(make([]byte, 1000))} {
 		tallies := newTallies(0)
-		for range each {
-			for i := range limits {
-				result := wire.Admitted + wire.Result(i%2)
-				tallies.add(0, uint64(i), wire.Tally{Limit: name + strconv.Itoa(i), Result: result, Source: uint8(i % 7)}).Count++
-			}
+		for i := range limits {
+			what := wire.Tally{Limit: name + strconv.Itoa(i), Result: wire.Admitted + wire.Result(i%2), Source: uint8(i % 7)}
+			tallies.count(0, what, 1, 0)
+			tallies.count(0, what, each-1, 0)
 		}
 		tallies.make(instant.Instant(0).Add(time.Second))
 		count, named := sum(&tallies.made)
@@ -59,12 +66,12 @@ func TestTheBusiestKeysAreToldOfFirst(t *testing.T) {
 			times = 50
 		}
 		for range times {
-			tallies.addKey(all[i], wire.Denied)
+			tallies.one(all[i], wire.Tally{Result: wire.Denied})
 		}
 	}
 	told := map[wire.KeyRef]int64{}
 	report := func() {
-		tallies.add(0, 0, wire.Tally{Result: wire.Admitted}).Count++
+		tallies.count(0, wire.Tally{Result: wire.Admitted}, 1, 0)
 		tallies.make(0)
 		for _, k := range tallies.made.Keys {
 			told[k.KeyRef] += k.Denied
@@ -81,14 +88,14 @@ func TestTheBusiestKeysAreToldOfFirst(t *testing.T) {
 	}
 	const forgotten = 10 // of those for which there was no room
 	for _, k := range all[keys-forgotten:] {
-		tallies.drop(k)
+		tallies.drop(0, k)
 	}
 	lost := tallies.next.KeysLost
 	for range keys / wire.MaxKeyTallies {
 		report()
 	}
 	for _, k := range all[maxTallied : keys-forgotten] {
-		tallies.addKey(k, wire.Denied) // there is room now
+		tallies.one(k, wire.Tally{Result: wire.Denied}) // there is room now
 	}
 	report()
 	if lost != forgotten || len(told) != keys-forgotten || len(tallies.keys) != 0 {
@@ -104,7 +111,7 @@ func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
 	tallies, now := newTallies(0), instant.Instant(0)
 	send := func(id uint64) *wire.Report {
 		now = now.Add(time.Second)
-		tallies.add(now, 0, wire.Tally{Result: wire.Admitted}).Count++
+		tallies.count(now, wire.Tally{Result: wire.Admitted}, 1, 0)
 		var request wire.SyncRequest
 		tallies.load(now, &call{id: id}, &request)
 		return request.Report
@@ -131,35 +138,58 @@ func TestAReportStaysUntilItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A tally that was found last is another one's: of another limit, route, window, result or source, or of the report before.
-func TestTalliesFoundLastAreCompared(t *testing.T) {
-	tallies := newTallies(0)
+// Requests that follow each other are counted together while they have the route, window, result and source in common, and the
+// report; whatever comes in between.
+func TestRunsAreOfRequestsThatAreAlike(t *testing.T) {
 	first := wire.Tally{Limit: "tenant", Route: "/v1", Window: time.Second, Result: wire.Admitted, Source: 2}
-	is := func(what wire.Tally) bool {
-		row := tallies.last(1, what.Result)
-		return row != nil && isOf(row, what.Limit, what.Route, what.Window, what.Result, admission.Source(what.Source))
-	}
-	if is(first) {
-		t.Error("found before it was counted")
-	}
-	tallies.add(0, 1, first).Count++
-	again := first
-	again.Limit, again.Route = strings.Clone("tenant"), strings.Clone("/v1")
-	if !is(first) || !is(again) {
-		t.Error("not found")
-	}
-	for _, change := range []func(*wire.Tally){
-		func(t *wire.Tally) { t.Limit = "another" }, func(t *wire.Tally) { t.Limit = "tenanT" }, func(t *wire.Tally) { t.Limit = "" },
-		func(t *wire.Tally) { t.Route = "/v2" }, func(t *wire.Tally) { t.Window++ }, func(t *wire.Tally) { t.Result++ }, func(t *wire.Tally) { t.Source++ },
+	other := first
+	for _, change := range []func(){
+		func() { other.Route = strings.Clone("/v1") }, func() { other.Route = "/v2" }, func() { other.Route = "" },
+		func() { other.Window++ }, func() { other.Result++ }, func() { other.Source++ },
 	} {
-		other := first
-		if change(&other); is(other) {
-			t.Errorf("%+v is counted as %+v", other, first)
+		other = first
+		change()
+		tallies, key := newTallies(0), &Key{Ref: wire.KeyRef{Limit: "tenant", Key: "acme"}}
+		want := map[wire.Tally]int64{}
+		for report, of := range [][]wire.Tally{{first, first, other, other, first}, {first}, {other, first}} {
+			clear(want)
+			for _, one := range of {
+				tallies.one(key, one)
+				want[one]++
+			}
+			tallies.make(0)
+			for _, row := range tallies.made.Tallies {
+				count := row.Count
+				row.Count = 0
+				if want[row] != count {
+					t.Errorf("report %d: %d of %+v, want %d", report, count, row, want[row])
+				}
+				delete(want, row)
+			}
+			if keys := tallies.made.Keys; len(want) > 0 || len(keys) != 1 || keys[0].Admitted+keys[0].Denied != int64(len(of)) {
+				t.Errorf("report %d: %v is not counted, and of the key %+v; want %d", report, want, keys, len(of))
+			}
+			tallies.made.ID = 0
 		}
 	}
+}
+
+// Of keys beyond those that reports tell of each request is in a tally all the same, and is the key's own until there is room.
+func TestKeysWithoutRoomAreCounted(t *testing.T) {
+	const keys, each = maxTallied + 3, 4
+	tallies, all := newTallies(0), make([]Key, keys)
+	for range each {
+		for i := range all {
+			tallies.one(&all[i], wire.Tally{Result: wire.Admitted})
+		}
+	}
+	tallies.drop(0, &all[keys-2])
 	tallies.make(0)
-	if is(first) {
-		t.Error("found after it was reported")
+	if count, _ := sum(&tallies.made); count != keys*each {
+		t.Errorf("%d requests in tallies, want %d", count, keys*each)
+	}
+	if own, lost := all[keys-1].tally.sum(), tallies.made.KeysLost; own != each || lost != each {
+		t.Errorf("%d are the key's own, and %d are lost with the one that is forgotten; want %d of each", own, lost, each)
 	}
 }
 
