@@ -71,7 +71,7 @@ type Server struct {
 	config Config
 	token  [sha256.Size]byte
 	// refusals are the calls without the token.
-	refusals *telemetry.Refusals
+	refusals *telemetry.Repeated
 	grpc     *grpc.Server
 }
 

@@ -1,8 +1,8 @@
 package authority
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 )
@@ -68,7 +68,7 @@ func (a *Authority) Repay(ctx context.Context) error {
 		failed, err := a.execute(ctx, charges)
 		a.leak(a.debts.owe(failed))
 		if err != nil {
-			return fmt.Errorf("taking back %d charges: %w", len(failed), err)
+			return fmt.Errorf("%d of %d charges could not be taken back, the first: %w", len(failed), len(charges), err)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (a *Authority) leak(charges int) {
 	}
 }
 
-// execute gives the charges that were not taken back, and why.
+// execute gives the charges that were not taken back, and why the first of them was not.
 func (a *Authority) execute(ctx context.Context, charges []giveBack) (failed []giveBack, err error) {
 	var cancels []Cancel
 	var settles []Settle
@@ -109,7 +109,7 @@ func (a *Authority) execute(ctx context.Context, charges []giveBack) (failed []g
 		for i, one := range errs {
 			if one != nil {
 				failed = append(failed, charges[of[i]])
-				err = errors.Join(err, one)
+				err = cmp.Or(err, one) // the others say the same, or much like it
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/controlsvc/authority"
+	"sluice/controlsvc/telemetry"
 )
 
 // readiness is whether the service can answer.
@@ -21,6 +22,8 @@ type readiness struct {
 	// timeout is how long the store may take to answer.
 	timeout time.Duration
 	logger  *slog.Logger
+	// held tells of charges that could not be taken back.
+	held *telemetry.Repeated
 	// stopping is set once, when the service is about to end.
 	stopping atomic.Bool
 	// What the last check of attend's said.
@@ -31,6 +34,14 @@ var (
 	errNoPolicy = errors.New("no policy is in force")
 	errStopping = errors.New("the service is stopping")
 )
+
+// newReadiness gives that of a service, with what may warn of its store.
+func newReadiness(s *serving, p Process, warning func(context.Context) (string, error)) *readiness {
+	return &readiness{
+		authority: s.authority, store: s.store, warning: warning, timeout: s.options.callTimeout, logger: s.logger,
+		held: telemetry.NewRepeated(s.logger, p.After, "charges that nobody was admitted for are still held"),
+	}
+}
 
 // check says why the service cannot answer; nil where it can.
 func (r *readiness) check(ctx context.Context) error {
@@ -57,6 +68,7 @@ const (
 
 // attend keeps gRPC's health true and pays the store what it is owed, until the context ends.
 func (r *readiness) attend(ctx context.Context, after func(time.Duration) <-chan time.Time, serving func(bool)) {
+	defer r.held.Flush()
 	for turn := 0; ctx.Err() == nil; turn++ {
 		if turn%checkEvery == 0 {
 			if err := r.check(ctx); r.update(err, serving) {
@@ -109,7 +121,7 @@ func (r *readiness) repay(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	if err := r.authority.Repay(ctx); err != nil {
-		r.logger.Warn("charges that nobody was admitted for are still held", "charges", r.authority.Owed(), "why", err.Error())
+		r.held.Note("charges", r.authority.Owed(), "why", err.Error())
 	}
 }
 

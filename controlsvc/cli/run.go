@@ -63,7 +63,7 @@ type serving struct {
 	http      *http.Server
 	overlay   *overlay.Overlay
 	admin     *admin.Server       // nil: none
-	refusals  *telemetry.Refusals // of the dashboard; nil: it is not there
+	refusals  *telemetry.Repeated // of the dashboard; nil: it is not there
 	reloads   reloads
 }
 
@@ -112,7 +112,7 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	if err := s.overlay.Poll(ctx); err != nil {
 		logger.Warn("the policy is the file's alone until the store answers: overrides and lists that operators set are not known", "why", err.Error())
 	}
-	s.readiness = &readiness{authority: s.authority, store: s.store, warning: raw.warning, timeout: o.callTimeout, logger: logger}
+	s.readiness = newReadiness(s, p, raw.warning)
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
 		Timeout: o.callTimeout * 3 / 4, // its limits' on_unavailable decides before the call's deadline does
@@ -156,7 +156,7 @@ func (s *serving) newAuthority(p Process) *authority.Authority {
 
 // newServing gives a service with all that looks at it, and its store as it is looked at.
 func newServing(ctx context.Context, p Process, o options, logger *slog.Logger, raw opened) (*serving, error) {
-	telemetry.LogSpanErrors(logger, p.Now)
+	telemetry.LogSpanErrors(logger, p.After)
 	tracing, err := telemetry.StartTracing(ctx, p.LookupEnv)
 	if err != nil {
 		return nil, err

@@ -3,9 +3,12 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -23,6 +26,12 @@ import (
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+}
+
+// LogSpanErrors has what goes wrong with tracing logged, such as a collector that does not answer, in the form of all other lines.
+func LogSpanErrors(logger *slog.Logger, after func(time.Duration) <-chan time.Time) {
+	lost := NewRepeated(logger, after, "spans were lost")
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { lost.Note("why", err.Error()) }))
 }
 
 // StartTracing starts tracing where OpenTelemetry's variables ask for it, else it gives nil: OTEL_TRACES_EXPORTER is otlp, or
