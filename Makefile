@@ -208,14 +208,17 @@ PROTO := shared/proto
 PROTO_TOOLS := $(BUF) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 
 .PHONY: generate
-generate: $(PROTO_TOOLS) generate-schema ## Go from shared/proto, and the JSON Schema of policies
+generate: $(PROTO_TOOLS) ## Go from shared/proto, and the JSON Schema of policies
 	cd $(PROTO) && PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CURDIR)/$(BUF) generate
+	$(MAKE) generate-schema
 
 SCHEMA := envoy/policies/policy.schema.json
 
 .PHONY: generate-schema
 generate-schema:
-	go run ./controlsvc schema > $(SCHEMA)
+	mkdir -p .cache
+	go run ./controlsvc schema > .cache/policy.schema.json
+	mv .cache/policy.schema.json $(SCHEMA)
 
 .PHONY: check-schema
 check-schema:
