@@ -22,5 +22,6 @@ func main() {
 		Stderr:    os.Stderr,
 		Now:       func() instant.Instant { return origin.Add(time.Since(began)) },
 		After:     time.After,
+		Left:      time.Until,
 	}))
 }

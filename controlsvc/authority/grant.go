@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -32,6 +33,8 @@ type member struct {
 	limit *policy.Limit
 	key   Key
 	cost  int64 // units of one request
+	// within is for how long the requests may be held at most; 0: for as long as the limit says.
+	within time.Duration
 	// ahead is units wanted beyond what the paused requests need: only a lease can hold them.
 	ahead int64
 	// strict: a lease was denied, and the paused requests are to be served without one.
@@ -104,7 +107,7 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 			requests = min(ask.Want/ask.Min, int64(ask.Waiting))
 		}
 		g.wanted = min(g.wanted, requests)
-		m := member{ask: i, limit: l, key: key, cost: ask.Min}
+		m := member{ask: i, limit: l, key: key, cost: ask.Min, within: ask.Within}
 		if l.Mode == limit.Lease && ask.Min > 0 {
 			m.ahead = ask.Want - requests*ask.Min
 		}
@@ -213,6 +216,9 @@ func (a *Authority) plan(now instant.Instant, who asker, g *group, m *member) {
 	}
 	if wait := m.limit.MaxWait; wait > 0 {
 		m.plan = a.sizing.held(m.plan, m.key, now, who, wait, paused, m.cost)
+		if m.within > 0 {
+			m.plan.horizon = min(m.plan.horizon, m.within)
+		}
 	}
 	if len(g.members) > 1 {
 		m.plan.least = m.cost // what another limit needs as well must not wait for a batch

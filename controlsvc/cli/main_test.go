@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		os.Exit(Run(Process{
 			Args: os.Args[1:], LookupEnv: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr,
 			Now:   func() instant.Instant { return instant.FromTime(began).Add(time.Since(began)) },
-			After: time.After,
+			After: time.After, Left: time.Until,
 		}))
 	}
 	os.Exit(m.Run())

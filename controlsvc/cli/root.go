@@ -24,6 +24,8 @@ type Process struct {
 	Now func() instant.Instant
 	// After gives a channel that is sent to once the duration has passed.
 	After func(time.Duration) <-chan time.Time
+	// Left gives how long it is until a context's deadline; nil: what callers are held for does not end before their deadlines.
+	Left func(deadline time.Time) time.Duration
 }
 
 // The codes that the command exits with, besides 0.

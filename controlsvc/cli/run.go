@@ -115,8 +115,8 @@ func serve(ctx context.Context, p Process, o options, level slog.Level) (err err
 	s.readiness = newReadiness(s, p, raw.warning)
 	s.replica = replica.New(replica.Config{
 		Authority: s.authority, Now: p.Now, Random: rand.Uint64, Logger: logger, Workers: runtime.GOMAXPROCS(0),
-		Timeout: o.callTimeout * 3 / 4, // its limits' on_unavailable decides before the call's deadline does
-		Longest: o.callTimeout,
+		Timeout: o.callTimeout * 3 / 4,              // its limits' on_unavailable decides before the call's deadline does
+		Left:    p.Left, MaxHeld: o.maxInFlight / 2, // the rest is for those that nothing holds
 	})
 	s.rpc = rpc.New(rpc.Config{
 		Authority: s.authority, Observer: s.metrics, Logger: logger, Replica: s.replica, Random: rand.Uint64,

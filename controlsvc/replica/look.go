@@ -88,11 +88,8 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 
 // ask has the authority look.
 func (r *Replica) ask(ctx context.Context, request *wire.SyncRequest) ([]wire.AskResult, error) {
-	if r.config.Longest > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.config.Longest)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
+	defer cancel()
 	response, err := r.config.Authority.Sync(authority.Own(ctx), request)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/controlsvc/authority"
+	"sluice/filter/control"
 	"sluice/shared/admission"
 	"sluice/shared/instant"
 	"sluice/shared/limit"
@@ -36,11 +37,12 @@ type Config struct {
 	Workers int
 	// Timeout is how long a request waits for the store until its limits' on_unavailable decides; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Longest is how long a request waits in all, for whatever it may be; 0: until its context ends. It costs no timer for each
-	// request, and is kept to tickEvery.
-	Longest time.Duration
-	// MaxKeys bounds the keys that are remembered, and MaxPaused the requests that wait at once; 0: the defaults.
-	MaxKeys, MaxPaused int
+	// Left gives how long it is until a context's deadline, before which a request is decided that max_wait would hold for
+	// longer; nil: requests are held for as long as max_wait says.
+	Left func(deadline time.Time) time.Duration
+	// MaxKeys bounds the keys that are remembered, MaxPaused the requests of a worker that wait for the store at once, and MaxHeld
+	// those of all workers that max_wait holds at once; 0: the defaults.
+	MaxKeys, MaxPaused, MaxHeld int
 }
 
 // What a Config stands for where it says nothing.
@@ -50,6 +52,10 @@ const (
 	DefaultMaxPaused = 4096
 
 	maxWorkers = 64
+	// Of what a caller has left until its deadline one part in answerShare, and minAnswer at least, is for the answer's way: it is
+	// not held then.
+	answerShare = 10
+	minAnswer   = 5 * time.Millisecond
 	// tickEvery is how often deadlines and leases are looked at while there are requests, and idleTick how often once there has
 	// been none for idleAfter: nothing waits by then, and every lease has ended.
 	tickEvery = 10 * time.Millisecond
@@ -79,6 +85,9 @@ func New(config Config) *Replica {
 	}
 	if config.MaxPaused <= 0 {
 		config.MaxPaused = DefaultMaxPaused
+	}
+	if config.MaxHeld <= 0 {
+		config.MaxHeld = config.Workers * control.MaxHeld
 	}
 	r := &Replica{config: config, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
 	for range config.Workers {
@@ -158,8 +167,8 @@ type Decision struct {
 }
 
 // Decide decides a request that is under several limits of a policy, all or nothing: a denied one is charged nothing. No two
-// demands are for one key. An error: the context ended, or the request has waited too long, which is context.DeadlineExceeded, or
-// ErrPolicyChanged.
+// demands are for one key. A request that cannot be held until its units are free is denied at once. An error: the context ended,
+// or ErrPolicyChanged.
 func (r *Replica) Decide(ctx context.Context, p *policy.Policy, demands []Demand, into *Decision) error {
 	into.Output = admission.Output{Verdict: admission.Admit, Source: admission.FromPolicy, Demand: -1}
 	into.Limits, into.Standings = into.Limits[:0], into.Standings[:0]
@@ -180,7 +189,7 @@ func (r *Replica) decide(ctx context.Context, p *policy.Policy, demands []Demand
 	if len(r.workers) > 1 {
 		w = r.workers[maphash.String(r.seed, demands[0].Key)%uint64(len(r.workers))]
 	}
-	waits, err := w.begin(p, demands, into)
+	waits, err := w.begin(ctx, p, demands, into)
 	if waits == nil || err != nil {
 		return err
 	}
@@ -192,9 +201,6 @@ func (r *Replica) decide(ctx context.Context, p *policy.Policy, demands []Demand
 		}
 		<-waits.done // it has been decided meanwhile
 	}
-	if waits.late {
-		err = context.DeadlineExceeded
-	}
 	w.release(waits)
-	return err
+	return nil
 }

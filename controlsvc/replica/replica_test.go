@@ -59,9 +59,6 @@ type world struct {
 	turns     atomic.Int64 // how often the replica has looked after its workers
 }
 
-// longest is how long a request may wait in a world.
-const longest = 1500 * time.Millisecond
-
 // inWorld runs a test in a bubble, with a policy of one limit for each of the given texts.
 func inWorld(t *testing.T, policy string, test func(w *world)) {
 	t.Helper()
@@ -76,7 +73,7 @@ func inWorld(t *testing.T, policy string, test func(w *world)) {
 		w.adopt(policy)
 		w.replica = replica.New(replica.Config{
 			Authority: w.authority, Now: now, Random: rand.Uint64, Logger: slog.New(slog.DiscardHandler), Workers: 2, Timeout: 50 * time.Millisecond,
-			Longest: longest,
+			Left: time.Until,
 		})
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
@@ -312,20 +309,100 @@ func TestARequestIsHeld(t *testing.T) {
 	})
 }
 
-// A request waits no longer than it may, whatever it waits for, and leaves nothing behind.
-func TestNobodyWaitsTooLong(t *testing.T) {
-	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/4s], mode: lease, max_wait: 5s}", func(w *world) {
-		w.want(admission.Admit, admission.FromStore, of("x"))
-		began := time.Now()
-		if _, err := w.decide(w.t.Context(), of("x")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want a deadline exceeded", err)
+// A request that cannot be held until its unit is free, for its caller would not hear of it, is denied at once with its wait, and
+// charged nothing: the unit is there for whoever comes then. Nobody waits beyond the caller's deadline, nor ends with an error.
+func TestNobodyIsHeldTooLong(t *testing.T) {
+	for _, algorithm := range []string{"sliding_log", "sliding_buckets", "token_bucket"} {
+		inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/4s], mode: lease, max_wait: 5s, algorithm: "+algorithm+"}", func(w *world) {
+			within := func(patience time.Duration) (out admission.Output, took time.Duration) {
+				w.t.Helper()
+				ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+				defer cancel()
+				began := time.Now()
+				out, err := w.decide(ctx, of("x"))
+				if err != nil {
+					w.t.Errorf("%s, with a deadline in %v: %v", algorithm, patience, err)
+				}
+				return out, time.Since(began)
+			}
+			w.want(admission.Admit, admission.FromStore, of("x"))
+			for n := range 20 {
+				out, took := within(5 * time.Millisecond << (n % 9)) // up to 1.28 s
+				if left := 4*time.Second - time.Since(w.began); out.Verdict != admission.Deny || took != 0 || out.RetryAfter < left || out.RetryAfter > left+time.Second/10 {
+					w.t.Errorf("%s: %v after %v, retry after %v; want a denial at once, of %v", algorithm, out.Verdict, took, out.RetryAfter, left)
+				}
+				pass(20 * time.Millisecond)
+			}
+			if out, took := within(5 * time.Second); out.Verdict != admission.Admit || took < 3*time.Second || took > 4*time.Second {
+				w.t.Errorf("%s: %v after %v; want it held until the unit is free", algorithm, out.Verdict, took)
+			}
+		})
+	}
+}
+
+// No more are held at once than may be; who comes beyond is denied at once, with its wait.
+func TestAsManyAreHeldAsMayBe(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/s], max_wait: 5s}", func(w *world) {
+		other, stop := w.beside() // two at once: one of each of two workers
+		defer stop()
+		var admitted, denied atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				began := time.Now()
+				var d replica.Decision
+				switch err := other.Decide(w.t.Context(), w.authority.Policy(), []replica.Demand{of("x")}, &d); {
+				case err != nil:
+					w.t.Error(err)
+				case d.Verdict == admission.Admit:
+					admitted.Add(1)
+				case time.Since(began) == 0 && d.RetryAfter > 0:
+					denied.Add(1)
+				}
+			})
+			synctest.Wait()
 		}
-		if took := time.Since(began); took < longest || took > longest+20*time.Millisecond {
-			t.Errorf("given up after %v, want %v and a tick", took, longest)
+		all.Wait()
+		if a, d := admitted.Load(), denied.Load(); a != 2 || d != 2 {
+			w.t.Errorf("%d admitted, %d denied at once; want one on the spot, one held, and two denied", a, d)
 		}
-		pass(4 * time.Second)
-		w.want(admission.Admit, admission.FromStore, of("x"))
 	})
+}
+
+// Many callers of a shaped limit with a deadline each are admitted at its rate or denied, and none ends with an error.
+func TestCallersOfAShapedLimit(t *testing.T) {
+	const callers, lasting = 4, 3 * time.Second
+	for _, deadline := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+		inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [1/100ms], max_wait: 500ms}", func(w *world) {
+			var admitted atomic.Int64
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for time.Since(w.began) < lasting {
+						ctx, cancel := w.t.Context(), context.CancelFunc(func() {})
+						if deadline > 0 {
+							ctx, cancel = context.WithTimeout(ctx, deadline)
+						}
+						out, err := w.decide(ctx, of("x"))
+						cancel()
+						switch {
+						case err != nil:
+							w.t.Errorf("with a deadline of %v: %v", deadline, err)
+						case out.Verdict == admission.Admit:
+							admitted.Add(1)
+						default:
+							pass(max(time.Millisecond, out.RetryAfter))
+						}
+					}
+				})
+			}
+			all.Wait()
+			// What is waited for longer than it is free is left unused: with ends of leases that is 2 or 3 of 30.
+			if n := admitted.Load(); n < 26 || n > 30+callers+1 {
+				w.t.Errorf("with a deadline of %v: %d admitted, want about 30", deadline, n)
+			}
+		})
+	}
 }
 
 // A replica that stops gives back what it holds.

@@ -25,6 +25,7 @@ func (w *world) beside() (other *replica.Replica, stop func()) {
 	a.SetPolicy(w.authority.Policy())
 	other = replica.New(replica.Config{
 		Authority: a, Now: now, Random: rand.Uint64, Logger: slog.New(slog.DiscardHandler), Workers: 2, Timeout: 50 * time.Millisecond,
+		MaxHeld: 2,
 	})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var running sync.WaitGroup

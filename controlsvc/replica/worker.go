@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -49,9 +50,6 @@ type pending struct {
 	demands []admission.Demand
 	// places are those of the demands among the request's standings.
 	places []int
-	// began is when it came, late says that it has waited too long.
-	began instant.Instant
-	late  bool
 }
 
 // maxCalls is how many calls of a worker's are under way at once: for each of the two pipelines that the store has to a server
@@ -84,6 +82,7 @@ func newWorker(config *Config, wake chan struct{}) *worker {
 	w.port = port{worker: w, config: config}
 	w.client = control.New(&w.port, control.Config{
 		Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused, MaxCalls: maxCalls,
+		MaxHeld: max(1, config.MaxHeld/config.Workers),
 	}, w)
 	w.keys = control.NewKeys(w.client, max(1, config.MaxKeys/config.Workers))
 	return w
@@ -119,26 +118,10 @@ func (w *worker) tick() time.Duration {
 	if p := w.config.Authority.Policy(); p != nil && w.adopt(p) {
 		w.client.Tick()
 		w.keys.Tick(now)
-		w.giveUp(now)
 		next = min(next, max(time.Millisecond, w.client.NextHeld().Sub(now)))
 	}
 	w.nextTick = now.Add(next)
 	return next
-}
-
-// giveUp ends the wait of requests that have waited too long.
-func (w *worker) giveUp(now instant.Instant) {
-	if w.config.Longest <= 0 {
-		return
-	}
-	for r, pd := range w.pending {
-		if now.Sub(pd.began) >= w.config.Longest {
-			w.client.Forget(r)
-			delete(w.pending, r)
-			pd.late = true
-			pd.done <- struct{}{}
-		}
-	}
 }
 
 // ended takes the answer to a call, and gives the call that is to be made next, if any.
@@ -174,7 +157,7 @@ func (w *worker) stop() {
 }
 
 // begin decides a request, and gives none, or has it wait.
-func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pending, error) {
+func (w *worker) begin(ctx context.Context, p *policy.Policy, demands []Demand, into *Decision) (*pending, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.adopt(p) {
@@ -188,6 +171,7 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 	w.client.Release(now)
 	w.bound = w.bound[:0]
 	pd := w.take(into)
+	wait := time.Duration(0)
 	for i := range demands {
 		d := &demands[i]
 		w.rule = d.rule(p, w.withRate)
@@ -205,6 +189,10 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 		pd.places = append(pd.places, i)
 		pd.demands = append(pd.demands, e.Key.Demand(d.Cost))
 		w.bound = append(w.bound, e.Key)
+		wait = max(wait, e.Key.Admission.MaxWait())
+	}
+	if wait > 0 {
+		pd.request.Until = w.until(ctx, now)
 	}
 	out, decided := w.client.Decide(now, &pd.request, w.bound, pd.demands)
 	w.tickInTime()
@@ -213,10 +201,19 @@ func (w *worker) begin(p *policy.Policy, demands []Demand, into *Decision) (*pen
 		w.release(pd)
 		pd = nil
 	} else {
-		pd.began = now
 		w.pending[&pd.request] = pd
 	}
 	return pd, nil
+}
+
+// until gives when a request has to be decided, for its answer to be there before its caller's deadline; 0 where it has none.
+func (w *worker) until(ctx context.Context, now instant.Instant) instant.Instant {
+	deadline, has := ctx.Deadline()
+	if !has || w.config.Left == nil {
+		return 0
+	}
+	left := w.config.Left(deadline)
+	return now.Add(max(0, left-max(minAnswer, left/answerShare)))
 }
 
 // free gives the units of leases in hand that may be spent for a demand.
@@ -280,7 +277,7 @@ func (w *worker) take(into *Decision) *pending {
 func (w *worker) release(pd *pending) {
 	clear(pd.demands)
 	clear(pd.request.Shadows)
-	pd.into, pd.late, pd.demands, pd.places, pd.request.Shadows = nil, false, pd.demands[:0], pd.places[:0], pd.request.Shadows[:0]
+	pd.into, pd.demands, pd.places, pd.request.Shadows = nil, pd.demands[:0], pd.places[:0], pd.request.Shadows[:0]
 	w.records.Put(pd)
 }
 

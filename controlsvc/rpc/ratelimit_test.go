@@ -2,13 +2,17 @@ package rpc_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -23,6 +27,7 @@ import (
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/policyfile"
 	"sluice/controlsvc/rpc"
+	"sluice/shared/instant"
 )
 
 const envoysPolicy = `
@@ -349,4 +354,46 @@ func TestNeverOverFromCold(t *testing.T) {
 			t.Errorf("%s: %d admitted under 100/h", mode, admitted)
 		}
 	}
+}
+
+// Under max_wait a call is held for no longer than its caller waits for the answer, whose deadline goes with the call: one whose
+// unit comes later is answered at once, as is one that says how long to wait.
+func TestHeldUntilTheCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := func() instant.Instant { return instant.FromTime(time.Now()) }
+		w := serveAt(t, rpc.Config{CallTimeout: 100 * time.Millisecond}, nil, now)
+		p, err := policyfile.Parse("policy.yaml", []byte("domain: shop\nlimits:\n  - {name: paced, descriptor: [{key: a}], rates: [1/500ms], max_wait: 1s}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.authority.SetPolicy(p)
+		client := ratelimitv3.NewRateLimitServiceClient(w.connection)
+		for _, step := range []struct {
+			deadline time.Duration
+			want     string
+			after    time.Duration
+			retry    bool
+		}{
+			{time.Second, "O Opaced:0", 0, false},
+			{20 * time.Millisecond, "X Xpaced:0", 0, true},
+			{400 * time.Millisecond, "X Xpaced:0", 0, true},
+			{600 * time.Millisecond, "O Opaced:0", 500 * time.Millisecond, false},
+			{time.Minute, "O Opaced:0", 500 * time.Millisecond, false},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), step.deadline)
+			began := time.Now()
+			answer, err := client.ShouldRateLimit(ctx, question("a=1"))
+			cancel()
+			took := time.Since(began)
+			if got := says(answer); err != nil || got != step.want || took < step.after || took > step.after+10*time.Millisecond {
+				t.Errorf("a deadline in %v: %q after %v, %v; want %q after %v", step.deadline, got, took, err, step.want, step.after)
+			}
+			retry := slices.ContainsFunc(answer.GetResponseHeadersToAdd(), func(h *corev3.HeaderValue) bool {
+				return h.GetKey() == "retry-after" && h.GetValue() == "1"
+			})
+			if retry != step.retry {
+				t.Errorf("a deadline in %v: %v", step.deadline, answer.GetResponseHeadersToAdd())
+			}
+		}
+	})
 }

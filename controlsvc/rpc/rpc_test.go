@@ -105,10 +105,15 @@ var testPolicy = &policy.Policy{
 // serve starts a server on a store; wrap may put something before it.
 func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority.Store) *world {
 	t.Helper()
+	return serveAt(t, config, wrap, func() instant.Instant { return 1_764_000_000_000_000 })
+}
+
+// serveAt starts a server by a clock.
+func serveAt(t *testing.T, config rpc.Config, wrap func(authority.Store) authority.Store, now func() instant.Instant) *world {
+	t.Helper()
 	if config.CallTimeout == 0 {
 		config.CallTimeout = time.Minute // for a test that is of something else, on a machine that may be busy
 	}
-	now := func() instant.Instant { return 1_764_000_000_000_000 }
 	var store authority.Store = memory.New(now, 100)
 	if wrap != nil {
 		store = wrap(store)
@@ -119,6 +124,7 @@ func serve(t *testing.T, config rpc.Config, wrap func(authority.Store) authority
 	config.Authority, config.Observer, config.Logger = w.authority, w.observed, slog.New(slog.DiscardHandler)
 	decisions := replica.New(replica.Config{
 		Authority: w.authority, Now: now, Random: rand.Uint64, Logger: config.Logger, Workers: 2, Timeout: time.Minute,
+		Left: time.Until,
 	})
 	go decisions.Run(t.Context(), time.After)
 	config.Replica, config.Random = decisions, rand.Uint64

@@ -115,9 +115,10 @@ func (c *Client) send(now instant.Instant, cl *call) {
 func (c *Client) askFor(now instant.Instant, cl *call, g *group, number uint32, asks []wire.Ask) []wire.Ask {
 	g.held = g.held[:0]
 	lacking := 0
+	within := g.within(now.Add(c.round))
 	in := c.input(now, g.members.first)
 	for _, d := range in.Demands {
-		lacks := !d.Covered(now, in.Since)
+		lacks := !d.Covered(now, in.Patience)
 		g.held = append(g.held, !lacks)
 		if lacks {
 			lacking++
@@ -138,7 +139,7 @@ func (c *Client) askFor(now instant.Instant, cl *call, g *group, number uint32, 
 			want += k.Admission.Expected(now, cost)
 		}
 		asks = append(asks, wire.Ask{
-			KeyRef: k.Ref, Plan: k.plan(), Min: cost, Waiting: uint32(g.members.n), Group: number,
+			KeyRef: k.Ref, Plan: k.plan(), Min: cost, Waiting: uint32(g.members.n), Group: number, Within: within,
 			Want: min(want, wire.MaxUnits) / cost * cost,
 		})
 	}
@@ -336,7 +337,7 @@ func (c *Client) decide(now instant.Instant, cl *call, g *group, asked []wire.As
 	var again *Request
 	for r := g.members.first; r != nil; r = again {
 		again = r.links[inGroup].after
-		out := answer.Next(r.since)
+		out := answer.Next(r.patience())
 		if out.Verdict == admission.Ask {
 			continue
 		}
@@ -376,7 +377,7 @@ func (c *Client) askAgain(now instant.Instant, g *group) {
 	}
 	wait := g.maxWait()
 	for r := next.members.first; r != nil; r = r.links[inGroup].after {
-		if now < r.since.Add(wait) {
+		if now < r.patience().Ends(wait) {
 			c.paused.remove(r)
 			c.pause(now, r)
 		}

@@ -28,7 +28,7 @@ const (
 	heartbeat = time.Second
 	// maxReportDelay is how long a report waits, at most, for a call that carries it.
 	maxReportDelay = time.Second
-	// MaxHeld bounds the requests that wait for a lease to start.
+	// MaxHeld bounds the requests that wait for a lease to start, where Config does not say.
 	MaxHeld = 1024
 )
 
@@ -42,6 +42,8 @@ type Config struct {
 	MaxPaused int
 	// MaxCalls is how many calls are under way at once, 1 to 8; what needs one meanwhile goes into the next. 0: 8.
 	MaxCalls int
+	// MaxHeld bounds the requests that wait for a lease to start; 0: MaxHeld.
+	MaxHeld int
 }
 
 // Listener hears what comes of the conversation. It may call Forget; it calls nothing else of the Client's.
@@ -166,7 +168,7 @@ func (c *Client) input(now instant.Instant, r *Request) admission.Input {
 	g.follow(now)
 	c.held.lookAhead(r)
 	in := c.Input(g.demands)
-	in.Again, in.Since = true, r.since
+	in.Again, in.Patience = true, r.patience()
 	return in
 }
 

@@ -37,7 +37,7 @@ func (c *Client) Decide(now instant.Instant, r *Request, keys []*Key, demands []
 // step decides a request, or has it wait for an answer or for a lease to start.
 func (c *Client) step(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand) (admission.Output, bool) {
 	in := c.Input(demands)
-	in.Since = now
+	in.Patience = admission.Patience{Since: now, Until: r.Until}
 	out := admission.Step(now, in)
 	if out.Verdict == admission.Ask {
 		c.asking = r

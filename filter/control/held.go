@@ -24,7 +24,7 @@ func newHeld() held {
 
 // holdNew keeps a request of which Step has said Hold until its lease starts, in wait. False: too many are held already.
 func (c *Client) holdNew(now instant.Instant, r *Request, keys []*Key, demands []admission.Demand, wait time.Duration) bool {
-	if c.held.line.n >= MaxHeld {
+	if c.heldFull() {
 		return false
 	}
 	r.seq, r.since = c.nextSeq(), now
@@ -35,7 +35,7 @@ func (c *Client) holdNew(now instant.Instant, r *Request, keys []*Key, demands [
 
 // hold keeps a request that has waited for an answer. False: too many are held already.
 func (c *Client) hold(now instant.Instant, r *Request, wait time.Duration) bool {
-	if c.held.line.n >= MaxHeld {
+	if c.heldFull() {
 		return false
 	}
 	into := c.held.groups.find(r.group.keys, r.group.demands)
@@ -43,6 +43,15 @@ func (c *Client) hold(now instant.Instant, r *Request, wait time.Duration) bool 
 	c.Counts.Held++
 	c.held.add(r, into, now.Add(wait))
 	return true
+}
+
+// heldFull says that no more requests may be held.
+func (c *Client) heldFull() bool {
+	most := c.config.MaxHeld
+	if most == 0 {
+		most = MaxHeld
+	}
+	return c.held.line.n >= most
 }
 
 func (h *held) add(r *Request, g *group, due instant.Instant) {
@@ -124,7 +133,7 @@ func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 	g.follow(now)
 	g.setAhead(scan)
 	in := c.Input(g.demands)
-	in.Again, in.Since = true, r.since
+	in.Again, in.Patience = true, r.patience()
 	out := admission.Output{Verdict: admission.Ask}
 	if !g.behindLost(scan) {
 		out = admission.Step(now, in)
@@ -134,11 +143,11 @@ func (c *Client) look(now instant.Instant, r *Request, scan uint64) {
 		g.pass(scan)
 		c.held.due = min(c.held.due, now.Add(out.RetryAfter))
 		return
-	case out.Verdict == admission.Ask && !g.late(now, r.since):
+	case out.Verdict == admission.Ask && !g.late(now, in.Patience):
 		// A limit that holds nobody back is asked now that the others let the request pass; or the lease that it waited for
 		// is gone, and those behind it must not pass it.
 		g.pass(scan)
-		g.lose(now, r.since, scan)
+		g.lose(now, in.Patience, scan)
 		into := g.askedNow(r)
 		if into == nil {
 			into = c.waiting.find(g.keys, g.demands)
@@ -199,9 +208,9 @@ func (g *group) askedNow(r *Request) *group {
 }
 
 // lose notes the keys whose leases are gone that a request was held for.
-func (g *group) lose(now, since instant.Instant, scan uint64) {
+func (g *group) lose(now instant.Instant, p admission.Patience, scan uint64) {
 	for i, d := range g.demands {
-		if d.Key.MaxWait() > 0 && !d.Covered(now, since) {
+		if d.Key.MaxWait() > 0 && !d.Covered(now, p) {
 			g.keys[i].lost = scan
 		}
 	}
@@ -228,13 +237,28 @@ func (g *group) setAhead(scan uint64) {
 }
 
 // late says whether one of the group's requests has waited for as long as it may for a limit that it still lacks units of.
-func (g *group) late(now, since instant.Instant) bool {
+func (g *group) late(now instant.Instant, p admission.Patience) bool {
 	for _, d := range g.demands {
-		if wait := d.Key.MaxWait(); wait > 0 && now >= since.Add(wait) && d.Lacks(now) {
+		if wait := d.Key.MaxWait(); wait > 0 && now >= p.Ends(wait) && d.Lacks(now) {
 			return true
 		}
 	}
 	return false
+}
+
+// within is for how long one of the group's requests may still be held at most, where all of them have to be decided earlier than
+// their limits say; else 0.
+func (g *group) within(now instant.Instant) (longest time.Duration) {
+	if g.maxWait() == 0 {
+		return 0
+	}
+	for r := g.members.first; r != nil; r = r.links[inGroup].after {
+		if r.Until == 0 {
+			return 0
+		}
+		longest = max(longest, r.Until.Sub(now), time.Microsecond)
+	}
+	return longest
 }
 
 // maxWait is for how long one of the group's requests may be held at most.

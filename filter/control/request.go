@@ -17,6 +17,8 @@ type Request struct {
 	Trace string
 	// traceID is its W3C trace id, of one that waits: its headers cannot be read any more once it is denied.
 	traceID string
+	// Until is when it has to be decided, whatever its limits' max_wait; 0: as they say.
+	Until instant.Instant
 	// Shadows are the limits in shadow that it is under, to be decided once it is admitted.
 	Shadows []Shadow
 
@@ -31,6 +33,11 @@ type Request struct {
 	since instant.Instant
 	// held says that it waits for a lease to start, and for no answer.
 	held bool
+}
+
+// patience is for how long the request may be held.
+func (r *Request) patience() admission.Patience {
+	return admission.Patience{Since: r.since, Until: r.Until}
 }
 
 // Paused says whether the client will still decide the request.

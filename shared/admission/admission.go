@@ -37,8 +37,8 @@ type Input struct {
 	Away bool
 	// Again says that the request has been stepped before: its demand is known.
 	Again bool
-	// Since is when the request arrived. It is read for limits with max_wait only.
-	Since instant.Instant
+	// Patience is for how long the request may be held. It is read for limits with max_wait only.
+	Patience Patience
 	// Workers and Rank are the worker's place among the workers connected anywhere, as the service last told: its share of
 	// L units is L / Workers, and one more where Rank < L mod Workers. Workers 0: never told; its share is the whole.
 	Workers, Rank uint32
@@ -162,7 +162,7 @@ func Step(now instant.Instant, in Input) Output {
 			continue
 		}
 		lacking = true
-		if one, is := d.lacks(now, in.Since); is {
+		if one, is := d.lacks(now, in.Patience); is {
 			one.Demand = i
 			out = Worse(out, one)
 		}
@@ -179,11 +179,11 @@ func Step(now instant.Instant, in Input) Output {
 // lacks gives what the worker knows of a demand that the leases do not hold units for now: that it is held or denied. False
 // where the store has to be asked, which a request that is held for another limit does when that lets it pass; but one that
 // this limit may hold asks first.
-func (d Demand) lacks(now, since instant.Instant) (Output, bool) {
-	if out, is := d.hold(now, since); is {
+func (d Demand) lacks(now instant.Instant, p Patience) (Output, bool) {
+	if out, is := d.hold(now, p); is {
 		return out, true
 	}
-	if out, is := d.deny(now, since); is {
+	if out, is := d.deny(now, p); is {
 		return out, true
 	}
 	return Output{Verdict: Ask}, d.Key.MaxWait() > 0
@@ -236,7 +236,7 @@ func (d Demand) fallsBack(now instant.Instant, away bool) bool {
 
 // deny gives the denial that the worker knows the store would give; false where there is none, or where the request may wait
 // for as long as it takes.
-func (d Demand) deny(now, since instant.Instant) (Output, bool) {
+func (d Demand) deny(now instant.Instant, p Patience) (Output, bool) {
 	k := d.Key
 	if i := k.tooLarge(d.Cost); i >= 0 {
 		return Output{
@@ -253,7 +253,7 @@ func (d Demand) deny(now, since instant.Instant) (Output, bool) {
 		out := k.report(now)
 		out.Verdict, out.Source = Deny, FromDenial
 		out.RetryAfter, out.Never = max(0, k.denial.earliest.Sub(now)), k.denial.never
-		if out.Never || !k.waits(now, since, max(0, k.denial.retryAt.Sub(now))) {
+		if out.Never || !k.waits(now, p, max(0, k.denial.retryAt.Sub(now))) {
 			return out, true
 		}
 	}
@@ -265,7 +265,7 @@ func (d Demand) deny(now, since instant.Instant) (Output, bool) {
 			Reset:      k.logs[i].EmptyIn(now),
 			RetryAfter: k.logs[i].FallsTo(rate.Units-d.Cost, now, 0),
 		}
-		return out, !k.waits(now, since, out.RetryAfter)
+		return out, !k.waits(now, p, out.RetryAfter)
 	}
 	return Output{}, false
 }

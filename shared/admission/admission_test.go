@@ -42,7 +42,7 @@ func denied(denyFor, retryAfter time.Duration) wire.AskResult {
 }
 
 func answer(sent, received instant.Instant, in admission.Input, results ...wire.AskResult) admission.Output {
-	return admission.NewAnswer(sent, received, in, results).Next(0)
+	return admission.NewAnswer(sent, received, in, results).Next(admission.Patience{})
 }
 
 func want(t *testing.T, what string, got admission.Output, verdict admission.Verdict, source admission.Source) {
@@ -107,7 +107,7 @@ func TestEveryLocalDenialIsAskedAgainWithinFiveSeconds(t *testing.T) {
 	full := admission.NewKey(l.Rule("", ""))
 	a := admission.NewAnswer(0, 0, one(full), []wire.AskResult{granted(10, 0)})
 	for range 10 {
-		want(t, "one of ten", a.Next(0), admission.Admit, admission.FromStore)
+		want(t, "one of ten", a.Next(admission.Patience{}), admission.Admit, admission.FromStore)
 	}
 	want(t, "full, before 5 s", admission.Step(5*second-1, one(full)), admission.Deny, admission.FromLog)
 	want(t, "full, at 5 s", admission.Step(5*second, one(full)), admission.Ask, 0)
@@ -117,13 +117,13 @@ func TestOwnLogDenies(t *testing.T) {
 	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	a := admission.NewAnswer(100*milli, 130*milli, one(k), []wire.AskResult{granted(10, 0)})
 	for i := range 10 {
-		out := a.Next(0)
+		out := a.Next(admission.Patience{})
 		want(t, "a granted one", out, admission.Admit, admission.FromStore)
 		if left := int64(9 - i); out.Remaining != left {
 			t.Errorf("remaining %d after %d, want %d", out.Remaining, i+1, left)
 		}
 	}
-	want(t, "one more than granted", a.Next(0), admission.Deny, admission.FromStore)
+	want(t, "one more than granted", a.Next(admission.Patience{}), admission.Deny, admission.FromStore)
 	want(t, "while its own ten fill the window", admission.Step(1099*milli-2, one(k)), admission.Deny, admission.FromLog)
 	want(t, "when they may have left it", admission.Step(1099*milli-1, one(k)), admission.Ask, 0)
 }
@@ -137,7 +137,7 @@ func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
 		k := admission.NewKey(l.Rule("", ""))
 		a := admission.NewAnswer(0, milli, one(k), []wire.AskResult{granted(10, 0)})
 		for range 10 {
-			want(t, algorithm.String()+": one of ten", a.Next(0), admission.Admit, admission.FromStore)
+			want(t, algorithm.String()+": one of ten", a.Next(admission.Patience{}), admission.Admit, admission.FromStore)
 		}
 		want(t, algorithm.String()+": the next one", admission.Step(2*milli, one(k)), admission.Ask, 0)
 		want(t, algorithm.String()+": denied", answer(2*milli, 3*milli, one(k), denied(50*time.Millisecond, 50*time.Millisecond)),
@@ -146,7 +146,7 @@ func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
 		want(t, algorithm.String()+": after it", admission.Step(53*milli, one(k)), admission.Ask, 0)
 		b := admission.NewAnswer(53*milli, 54*milli, one(k), []wire.AskResult{granted(10, 0)})
 		for range 10 { // twenty within a window
-			want(t, algorithm.String()+": one of the next ten", b.Next(0), admission.Admit, admission.FromStore)
+			want(t, algorithm.String()+": one of the next ten", b.Next(admission.Patience{}), admission.Admit, admission.FromStore)
 		}
 	}
 }
@@ -179,12 +179,12 @@ func TestSeveralLimitsAreAllOrNothing(t *testing.T) {
 	partial := granted(2, 1)
 	partial.Denied, partial.Denial = true, wire.Denial{DenyFor: time.Second / 2, RetryAfter: time.Second / 2}
 	answer := admission.NewAnswer(0, 0, in, []wire.AskResult{granted(1, 9), partial})
-	first := answer.Next(0)
+	first := answer.Next(admission.Patience{})
 	want(t, "the first", first, admission.Admit, admission.FromStore)
 	if first.Demand != 1 || first.Remaining != 1 {
 		t.Errorf("reports demand %d with %d left, want the scarcer: 1 with 1", first.Demand, first.Remaining)
 	}
-	second := answer.Next(0)
+	second := answer.Next(admission.Patience{})
 	want(t, "the second", second, admission.Deny, admission.FromStore)
 	if second.Demand != 1 || second.RetryAfter != 500*time.Millisecond {
 		t.Errorf("reports demand %d after %v, want the one that denies: 1 after 500 ms", second.Demand, second.RetryAfter)
@@ -194,7 +194,7 @@ func TestSeveralLimitsAreAllOrNothing(t *testing.T) {
 	}
 
 	// One limit denies outright, the other was rolled back: denied, by the one that denies, and nothing is spent.
-	out := admission.NewAnswer(0, 0, in, []wire.AskResult{{}, denied(time.Second, time.Second)}).Next(0)
+	out := admission.NewAnswer(0, 0, in, []wire.AskResult{{}, denied(time.Second, time.Second)}).Next(admission.Patience{})
 	want(t, "denied outright", out, admission.Deny, admission.FromStore)
 	if out.Demand != 1 {
 		t.Errorf("reports demand %d, want the one that denies", out.Demand)
@@ -214,7 +214,7 @@ func TestGarbageNeverAdmits(t *testing.T) {
 		in := admission.Input{Demands: []admission.Demand{
 			{Key: admission.NewKey(deny.Rule("", "")), Cost: 1}, {Key: admission.NewKey(deny.Rule("", "")), Cost: 2},
 		}}
-		if out := admission.NewAnswer(0, 0, in, results).Next(0); out.Verdict != admission.Deny {
+		if out := admission.NewAnswer(0, 0, in, results).Next(admission.Patience{}); out.Verdict != admission.Deny {
 			t.Errorf("%s: verdict %d, want a denial", name, out.Verdict)
 		}
 	}
@@ -225,7 +225,7 @@ func TestSurplusIsGivenBackAndEndsTheDenial(t *testing.T) {
 	last := granted(2, 0)
 	last.Denied, last.Denial = true, wire.Denial{DenyFor: time.Second / 2, RetryAfter: time.Second / 2}
 	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{last})
-	want(t, "the one that stayed", a.Next(0), admission.Admit, admission.FromStore)
+	want(t, "the one that stayed", a.Next(admission.Patience{}), admission.Admit, admission.FromStore)
 	surplus := a.Surplus() // the second client has left
 	if len(surplus) != 1 || surplus[0] != (admission.Surplus{Demand: 0, Lease: "lease", Unused: 1}) {
 		t.Fatalf("surplus %v, want one unit of the lease", surplus)
@@ -305,7 +305,7 @@ func TestAChangedLimitKeepsItsCounts(t *testing.T) {
 	k := admission.NewKey(tenPerSecond().Rule("", ""))
 	a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{granted(10, 0)})
 	for range 10 {
-		a.Next(0)
+		a.Next(admission.Patience{})
 	}
 	raised := tenPerSecond()
 	raised.Rates = []limit.Rate{{Units: 20, Window: time.Second}}
@@ -339,7 +339,7 @@ func BenchmarkStepOwnLog(b *testing.B) {
 	in := one(k)
 	a := admission.NewAnswer(0, 0, in, []wire.AskResult{granted(1000, 0)})
 	for range 1000 {
-		a.Next(0)
+		a.Next(admission.Patience{})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

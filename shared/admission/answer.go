@@ -72,18 +72,18 @@ func (a *Answer) AtOnce() int64 {
 	return least
 }
 
-// Next decides the next of the group's requests: one that arrived at since, was paused before the call was sent and whose
-// deadline has not passed. It is admitted where every demand has units, or a fallback where the store had a problem; nothing
+// Next decides the next of the group's requests: one that was paused before the call was sent and whose deadline has not
+// passed, and that may be held for as long as p says. It is admitted where every demand has units, or a fallback where the store had a problem; nothing
 // is spent for a request that any demand denies. Hold: a lease serves it later. Ask: a lease that should have served it is
 // gone, or what was granted was enough for requests before it only, and it has to be asked for anew.
-func (a *Answer) Next(since instant.Instant) Output {
+func (a *Answer) Next(p Patience) Output {
 	out := Output{Verdict: Admit, Source: FromPolicy, Demand: -1}
 	again := false
 	for i := range a.in.Demands {
 		if a.results[i].Problem == wire.UnknownLimit {
 			continue // the policy in force has no such limit
 		}
-		one := a.decide(i, since)
+		one := a.decide(i, p)
 		one.Demand = i
 		if one.Verdict == Ask && a.in.Demands[i].Key.MaxWait() == 0 {
 			again = true // but not before the others let it pass
@@ -146,7 +146,7 @@ func (a *Answer) answered(i int) bool {
 	return r.Problem == wire.NoProblem && (r.Units > 0 || r.Denied || a.denied)
 }
 
-func (a *Answer) decide(i int, since instant.Instant) Output {
+func (a *Answer) decide(i int, p Patience) Output {
 	d, result := a.in.Demands[i], &a.results[i]
 	if d.Key.async() {
 		if denied, is := d.denyCounted(a.received); is {
@@ -170,15 +170,16 @@ func (a *Answer) decide(i int, since instant.Instant) Output {
 		}
 		return out
 	}
-	if out, is := d.hold(a.received, since); is {
-		return out
+	later, is := d.hold(a.received, p)
+	if is {
+		return later
 	}
 	switch {
 	case result.Problem == NotAsked: // its lease has been spent or is over since the call was sent
 		return Output{Verdict: Ask}
 	case result.Problem == wire.NoProblem && result.Units == 0 && !result.Denied && a.later:
 		return Output{Verdict: Ask} // taken back, for another limit lets the requests pass later
-	case result.Units > 0 && d.Key.waits(a.received, since, result.Denial.RetryAfter) && d.Key.MaxWait() > 0:
+	case result.Units > 0 && later.Verdict != Hold && d.Key.waits(a.received, p, result.Denial.RetryAfter):
 		return Output{Verdict: Ask} // the next units are free in time too
 	case !a.answered(i):
 		return d.fallBack(a.received, a.in.Workers, a.in.Rank)
@@ -189,7 +190,7 @@ func (a *Answer) decide(i int, since instant.Instant) Output {
 	}
 	// One that lacks units without a denial of its own denies too, with no wait to tell: the one that denies is reported.
 	out.Verdict = Deny
-	out.RetryAfter, out.Never = result.Denial.Earliest(), result.Denial.Never
+	out.RetryAfter, out.Never = max(result.Denial.Earliest(), later.RetryAfter), result.Denial.Never
 	return out
 }
 

@@ -94,7 +94,7 @@ func (k *Key) spendCounted(now instant.Instant, units int64) {
 // denyCounted gives the denial of a request in mode async; false where it is admitted.
 func (d Demand) denyCounted(now instant.Instant) (Output, bool) {
 	k := d.Key
-	if out, is := d.deny(now, now); is {
+	if out, is := d.deny(now, Patience{}); is {
 		return out, true
 	}
 	free := k.countFree(now)

@@ -11,6 +11,19 @@ import (
 // came; whoever comes later sees what they leave. That is a forecast, and no more: a unit is spent by Step alone, within
 // its lease, so that holding a request admits nothing that would not be admitted without (RATIONALE.md, max_wait).
 
+// Patience says since when a request waits, and until when it may be held at most, whatever its limits' max_wait; Until 0:
+// for as long as they say.
+type Patience struct{ Since, Until instant.Instant }
+
+// Ends gives until when the request may be held under a limit of that max_wait.
+func (p Patience) Ends(wait time.Duration) instant.Instant {
+	ends := p.Since.Add(wait)
+	if p.Until != 0 {
+		ends = min(ends, p.Until)
+	}
+	return ends
+}
+
 // MaxWait gives for how long a request may be held for units of the key; 0: not at all, as in shadow.
 func (k *Key) MaxWait() time.Duration {
 	if k.rule.Shadow {
@@ -37,19 +50,18 @@ func Unclaim(demands []Demand) {
 // Claimed gives how many units requests are held for: what is ahead of one that comes now.
 func (k *Key) Claimed() int64 { return k.claimed }
 
-// Covered says whether the demand of a request that arrived at since need not be asked for: the leases hold its units, now
-// or in time.
-func (d Demand) Covered(now, since instant.Instant) bool {
+// Covered says whether the demand of a request need not be asked for: the leases hold its units, now or in time.
+func (d Demand) Covered(now instant.Instant, p Patience) bool {
 	if !d.Lacks(now) {
 		return true
 	}
-	_, is := d.hold(now, since)
+	_, is := d.hold(now, p)
 	return is
 }
 
 // hold gives when the leases in hand will have the demand's units, beyond those for requests ahead of it; false where that
-// is too late or never, and for limits without max_wait.
-func (d Demand) hold(now, since instant.Instant) (Output, bool) {
+// is too late, and how late is told, or never, and for limits without max_wait.
+func (d Demand) hold(now instant.Instant, p Patience) (Output, bool) {
 	k := d.Key
 	if k.MaxWait() == 0 || d.Behind {
 		return Output{}, false
@@ -64,14 +76,14 @@ func (d Demand) hold(now, since instant.Instant) (Output, bool) {
 		}
 		out := k.report(now)
 		out.Verdict, out.Source, out.Remaining, out.RetryAfter = Hold, FromLease, 0, max(0, l.From.Sub(now))
-		return out, k.waits(now, since, out.RetryAfter)
+		return out, k.waits(now, p, out.RetryAfter)
 	}
 	return Output{}, false
 }
 
-// waits says whether a request that arrived at since may wait for so much longer.
-func (k *Key) waits(now, since instant.Instant, longer time.Duration) bool {
-	return k.MaxWait() > 0 && now.Add(longer) <= since.Add(k.MaxWait())
+// waits says whether a request may wait for so much longer.
+func (k *Key) waits(now instant.Instant, p Patience, longer time.Duration) bool {
+	return k.MaxWait() > 0 && now.Add(longer) <= p.Ends(k.MaxWait())
 }
 
 // GiveUp denies a request that has been held for as long as it may be, since the leases that it waited for are gone.

@@ -22,14 +22,14 @@ func shaping(units int64, wait time.Duration) *admission.Key {
 
 // at is a request for one unit that came then, behind others that are held.
 func at(k *admission.Key, since instant.Instant, cost int64) admission.Input {
-	return admission.Input{Since: since, Demands: []admission.Demand{{Key: k, Cost: cost, Ahead: k.Claimed()}}}
+	return admission.Input{Patience: admission.Patience{Since: since}, Demands: []admission.Demand{{Key: k, Cost: cost, Ahead: k.Claimed()}}}
 }
 
 func TestHold(t *testing.T) {
 	k := shaping(100, 100*time.Millisecond)
 	a := admission.NewAnswer(0, 0, at(k, 0, 1), []wire.AskResult{lease(3, 40*time.Millisecond, 100*time.Millisecond)})
 	start := 40*milli + 41
-	out := a.Next(0)
+	out := a.Next(admission.Patience{})
 	want(t, "the one that asked", out, admission.Hold, admission.FromLease)
 	if out.RetryAfter != start.Sub(0) {
 		t.Errorf("held for %v, want %v, until the lease starts", out.RetryAfter, start.Sub(0))
@@ -39,7 +39,7 @@ func TestHold(t *testing.T) {
 	admission.Claim(at(k, 0, 1).Demands)
 	want(t, "one that costs more than the claims leave", admission.Step(2*milli, at(k, 2*milli, 2)), admission.Ask, 0)
 	want(t, "one behind requests that ask", admission.Step(2*milli, admission.Input{
-		Since: 2 * milli, Demands: []admission.Demand{{Key: k, Cost: 1, Behind: true}},
+		Patience: admission.Patience{Since: 2 * milli}, Demands: []admission.Demand{{Key: k, Cost: 1, Behind: true}},
 	}), admission.Ask, 0)
 	want(t, "one that has waited for too long", admission.Step(2*milli, at(k, start-100*milli-1, 1)), admission.Ask, 0)
 	want(t, "one that costs more than the limit", admission.Step(2*milli, at(k, 2*milli, 101)), admission.Deny, admission.FromPolicy)
@@ -53,10 +53,29 @@ func TestHold(t *testing.T) {
 	want(t, "the second", admission.Step(start, first), admission.Admit, admission.FromLease)
 }
 
+// Of requests that one lease would serve, those that have to be decided before it starts are denied, and told when that is.
+func TestOneThatCannotWaitForTheLease(t *testing.T) {
+	k := shaping(100, 100*time.Millisecond)
+	a := admission.NewAnswer(0, 0, at(k, 0, 1), []wire.AskResult{lease(3, 40*time.Millisecond, 100*time.Millisecond)})
+	start := 40*milli + 41
+	want(t, "one that waits for as long as the limit says", a.Next(admission.Patience{}), admission.Hold, admission.FromLease)
+	want(t, "one that is just in time", a.Next(admission.Patience{Until: start}), admission.Hold, admission.FromLease)
+	out := a.Next(admission.Patience{Until: start - 1})
+	want(t, "one that is not", out, admission.Deny, admission.FromStore)
+	if out.RetryAfter != start.Sub(0) {
+		t.Errorf("to come again in %v; want %v, when the lease starts", out.RetryAfter, start.Sub(0))
+	}
+	late := at(k, milli, 1)
+	late.Patience.Until = start - 1
+	want(t, "one that comes later and is not", admission.Step(milli, late), admission.Ask, 0)
+	late.Patience.Until = start
+	want(t, "one that comes later and is", admission.Step(milli, late), admission.Hold, admission.FromLease)
+}
+
 func TestADenialThatEndsInTimeIsNone(t *testing.T) {
 	k := shaping(1, 100*time.Millisecond)
 	result := wire.AskResult{Limit: 1, Window: time.Second, Denied: true, Denial: wire.Denial{DenyFor: time.Second, RetryAfter: time.Second}}
-	want(t, "denied for a second", admission.NewAnswer(0, 0, at(k, 0, 1), []wire.AskResult{result}).Next(0), admission.Deny, admission.FromStore)
+	want(t, "denied for a second", admission.NewAnswer(0, 0, at(k, 0, 1), []wire.AskResult{result}).Next(admission.Patience{}), admission.Deny, admission.FromStore)
 	want(t, "too early to wait", admission.Step(899*milli, at(k, 899*milli, 1)), admission.Deny, admission.FromDenial)
 	want(t, "early enough", admission.Step(900*milli, at(k, 900*milli, 1)), admission.Ask, 0)
 	want(t, "but not for one that has waited", admission.Step(900*milli, at(k, 899*milli, 1)), admission.Deny, admission.FromDenial)
@@ -67,9 +86,9 @@ func TestWhatWasGrantedToOthersIsAskedForAnew(t *testing.T) {
 	result := lease(1, 0, 50*time.Millisecond)
 	result.Denied, result.Denial = true, wire.Denial{DenyFor: 20 * time.Millisecond, RetryAfter: 300 * time.Millisecond}
 	a := admission.NewAnswer(0, 0, at(k, 0, 1), []wire.AskResult{result})
-	want(t, "the first", a.Next(0), admission.Admit, admission.FromStore)
-	want(t, "the second", a.Next(0), admission.Ask, 0)
-	want(t, "the third, which cannot wait for so long", a.Next(-800*milli), admission.Deny, admission.FromStore)
+	want(t, "the first", a.Next(admission.Patience{}), admission.Admit, admission.FromStore)
+	want(t, "the second", a.Next(admission.Patience{}), admission.Ask, 0)
+	want(t, "the third, which cannot wait for so long", a.Next(admission.Patience{Since: -800 * milli}), admission.Deny, admission.FromStore)
 }
 
 // heldRequest is one that the property's line holds.
@@ -108,7 +127,7 @@ func TestTheLine(t *testing.T) {
 		}
 		one := func(r heldRequest, ahead int64, again bool) admission.Output {
 			return admission.Step(now, admission.Input{
-				Again: again, Since: r.since, Demands: []admission.Demand{{Key: k, Cost: r.cost, Ahead: ahead}},
+				Again: again, Patience: admission.Patience{Since: r.since}, Demands: []admission.Demand{{Key: k, Cost: r.cost, Ahead: ahead}},
 			})
 		}
 		release := func() {

@@ -30,7 +30,7 @@ func TestALeaseIsSpentWithoutACall(t *testing.T) {
 	in := one(k)
 	want(t, "before", admission.Step(0, in), admission.Ask, 0)
 	a := admission.NewAnswer(0, 2*milli, in, []wire.AskResult{lease(3, 0, 100*time.Millisecond)})
-	out := a.Next(0)
+	out := a.Next(admission.Patience{})
 	want(t, "the paused one", out, admission.Admit, admission.FromStore)
 	if out.Remaining != 52 {
 		t.Errorf("remaining %d, want 50 at the store and 2 in hand", out.Remaining)
@@ -60,7 +60,7 @@ func TestALeaseThatIsOverBeforeItsAnswer(t *testing.T) {
 	} {
 		k := admission.NewKey(leased(100).Rule("", ""))
 		a := admission.NewAnswer(0, 110*milli, one(k), []wire.AskResult{result})
-		want(t, "a lease "+name, a.Next(0), admission.Ask, 0)
+		want(t, "a lease "+name, a.Next(admission.Patience{}), admission.Ask, 0)
 		k.Tidy(110 * milli)
 		if r := k.TakeRetired(); len(r) != 1 || r[0].Unused != 3 {
 			t.Errorf("a lease %s: retired %+v, want three units unused", name, r)
@@ -82,7 +82,7 @@ func TestAScheduledLeaseDeniesUntilItStarts(t *testing.T) {
 	k := admission.NewKey(leased(100).Rule("", ""))
 	in := one(k)
 	a := admission.NewAnswer(0, 0, in, []wire.AskResult{lease(5, 40*time.Millisecond, 100*time.Millisecond)})
-	out := a.Next(0)
+	out := a.Next(admission.Patience{})
 	want(t, "the paused one", out, admission.Deny, admission.FromLease)
 	start := 40*milli + 41
 	if out.RetryAfter != start.Sub(0) {
@@ -102,9 +102,9 @@ func TestSeveralLeasesSpendTogetherOrNotAtAll(t *testing.T) {
 		t.Error("want the second demand alone to be asked for")
 	}
 	answer := admission.NewAnswer(milli, 2*milli, in, []wire.AskResult{{Problem: admission.NotAsked}, lease(3, 0, time.Second)})
-	want(t, "the paused one", answer.Next(0), admission.Admit, admission.FromStore)
+	want(t, "the paused one", answer.Next(admission.Patience{}), admission.Admit, admission.FromStore)
 	// One unit of b is left where two are needed: nothing of a may be spent.
-	want(t, "the next one", answer.Next(0), admission.Deny, admission.FromStore)
+	want(t, "the next one", answer.Next(admission.Patience{}), admission.Deny, admission.FromStore)
 	for range 9 {
 		want(t, "a alone", admission.Step(3*milli, one(a)), admission.Admit, admission.FromLease)
 	}
@@ -119,7 +119,7 @@ func TestALeaseSpentMeanwhileIsAskedForAgain(t *testing.T) {
 	want(t, "paused for b", admission.Step(0, in), admission.Ask, 0)
 	want(t, "a's last unit goes elsewhere", admission.Step(milli, one(a)), admission.Admit, admission.FromLease)
 	answer := admission.NewAnswer(0, 2*milli, in, []wire.AskResult{{Problem: admission.NotAsked}, granted(1, 0)})
-	if out := answer.Next(0); out.Verdict != admission.Ask {
+	if out := answer.Next(admission.Patience{}); out.Verdict != admission.Ask {
 		t.Fatalf("verdict %d, want to ask anew", out.Verdict)
 	}
 	if s := answer.Surplus(); len(s) != 1 || s[0].Unused != 1 {

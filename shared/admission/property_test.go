@@ -128,7 +128,7 @@ func advance(t *rapid.T, w *simulatedWorker, oracle *exactLog, cost int64, now i
 		a := admission.NewAnswer(w.sent, w.clock(now), in, []wire.AskResult{w.result})
 		admitted := int64(0)
 		for range -w.asked {
-			if a.Next(0).Verdict == admission.Admit {
+			if a.Next(admission.Patience{}).Verdict == admission.Admit {
 				admitted++
 			}
 		}

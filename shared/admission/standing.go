@@ -12,7 +12,7 @@ func (d Demand) Standing(now instant.Instant, denied bool) Output {
 				return out
 			}
 		} else if d.Lacks(now) {
-			if out, is := d.deny(now, now); is {
+			if out, is := d.deny(now, Patience{Since: now}); is {
 				return out
 			}
 		}

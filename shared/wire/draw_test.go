@@ -51,7 +51,7 @@ func drawRequest(t *rapid.T) SyncRequest {
 			return Ask{
 				KeyRef: drawKey(t), Want: drawUnits(t, "want"), Min: drawUnits(t, "min"),
 				Waiting: rapid.Uint32().Draw(t, "waiting"), Group: rapid.Uint32().Draw(t, "group"),
-				Plan: rapid.StringMatching(`[a-z]{0,20}`).Draw(t, "plan"),
+				Plan: rapid.StringMatching(`[a-z]{0,20}`).Draw(t, "plan"), Within: drawDuration(t, "within"),
 			}
 		}),
 		Records: drawList(t, "records", 3, func(t *rapid.T) Record {

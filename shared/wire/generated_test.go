@@ -37,6 +37,7 @@ func fromGeneratedRequest(m *sluicev1.SyncRequest) SyncRequest {
 	for _, a := range m.GetAsks() {
 		out.Asks = append(out.Asks, Ask{
 			KeyRef: KeyRef{a.GetLimit(), a.GetKey()}, Want: int64(a.GetWant()), Min: int64(a.GetMin()), Waiting: a.GetWaiting(), Group: a.GetGroup(), Plan: a.GetPlan(),
+			Within: micros(a.GetWithin()),
 		})
 	}
 	for _, r := range m.GetRecords() {

@@ -88,6 +88,7 @@ type Ask struct {
 	Waiting   uint32
 	Group     uint32
 	Plan      string
+	Within    time.Duration
 }
 
 // SyncResponse is sluice.v1.SyncResponse.

@@ -79,7 +79,8 @@ func appendAsk(dst []byte, a *Ask) []byte {
 	dst = appendUnits(dst, 4, a.Min)
 	dst = appendNumber(dst, 5, uint64(a.Waiting))
 	dst = appendNumber(dst, 6, uint64(a.Group))
-	return appendText(dst, 7, a.Plan)
+	dst = appendText(dst, 7, a.Plan)
+	return appendDuration(dst, 8, a.Within)
 }
 
 // ParseSyncRequest reads a message. Nothing of body is kept. Errors are of type *FieldError and wrap ErrMessage.
@@ -226,6 +227,8 @@ func parseAsk(b []byte) (a Ask, err *FieldError) {
 			a.Group = f.number32("group")
 		case 7:
 			a.Plan = f.text("plan", policy.MaxNameLength)
+		case 8:
+			a.Within = f.duration("within")
 		default:
 			f.skip()
 		}

@@ -597,7 +597,9 @@ type Ask struct {
 	Group uint32 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
 	// The name of the key's plan as the worker's policy has it; empty where it has none. A plan that the policy in force does
 	// not know is none.
-	Plan          string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Under a limit with max_wait, for how long the paused requests may be held at most; 0: for as long as that.
+	Within        uint64 `protobuf:"varint,8,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +681,13 @@ func (x *Ask) GetPlan() string {
 		return x.Plan
 	}
 	return ""
+}
+
+func (x *Ask) GetWithin() uint64 {
+	if x != nil {
+		return x.Within
+	}
+	return 0
 }
 
 // What a worker has decided since its report before.
@@ -3081,7 +3090,7 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\"\n" +
 	"\x04uses\x18\x03 \x03(\v2\x0e.sluice.v1.UseR\x04uses\x12\x1b\n" +
 	"\trecord_id\x18\x04 \x01(\x04R\brecordId\x12\x12\n" +
-	"\x04plan\x18\x05 \x01(\tR\x04plan\"\x97\x01\n" +
+	"\x04plan\x18\x05 \x01(\tR\x04plan\"\xaf\x01\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -3089,7 +3098,8 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\x03min\x18\x04 \x01(\x04R\x03min\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\rR\awaiting\x12\x14\n" +
 	"\x05group\x18\x06 \x01(\rR\x05group\x12\x12\n" +
-	"\x04plan\x18\a \x01(\tR\x04plan\"\x98\x03\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\x12\x16\n" +
+	"\x06within\x18\b \x01(\x04R\x06within\"\x98\x03\n" +
 	"\x06Report\x12\x1b\n" +
 	"\treport_id\x18\x01 \x01(\x04R\breportId\x12\x10\n" +
 	"\x03age\x18\x02 \x01(\x04R\x03age\x12\x12\n" +
