@@ -444,3 +444,17 @@ func FuzzLines(f *testing.F) {
 		}
 	})
 }
+
+// TestByteOrderMark: what some programs write in front of UTF-8 is no part of the first line, whatever the format.
+func TestByteOrderMark(t *testing.T) {
+	const mark = "\ufeff"
+	first := line(0, "/first") + "\n"
+	for name, test := range map[string]struct {
+		text string
+		want int64
+	}{"plain": {mark + first, 1}, "gzipped": {string(zipped(mark + first)), 1}, "with nothing behind it": {mark, 0}} {
+		if got, counts := all(t, Config{}, test.text); int64(len(got)) != test.want || counts.Lines != test.want || counts.Malformed != 0 {
+			t.Errorf("%s: %v, %+v", name, got, counts)
+		}
+	}
+}

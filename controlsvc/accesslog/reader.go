@@ -75,6 +75,7 @@ func NewReader(name string, r io.Reader, c Config) (*Reader, error) {
 	if err := l.lines.fill(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	l.lines.text = strings.TrimPrefix(l.lines.text, "\ufeff") // which some programs write in front of UTF-8
 	if l.format == Auto {
 		first := l.lines.first(detectLines)
 		if len(first) == 0 {

@@ -233,6 +233,13 @@ func brief(n uint64) string {
 
 func seconds(n uint64) float64 { return micros(n).Seconds() }
 
+// completeFlag has a flag's value completed to one of these.
+func completeFlag(command *cobra.Command, flag string, values ...string) {
+	if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // only where there is no such flag
+	}
+}
+
 // completeLimit has the value of --limit completed.
 func (c *client) completeLimit(command *cobra.Command) {
 	if err := command.RegisterFlagCompletionFunc("limit", c.names((*adminv1.ListNamesResponse).GetLimits, "")); err != nil {

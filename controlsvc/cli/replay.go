@@ -64,6 +64,8 @@ func newReplay(p Process) *cobra.Command {
 	f.IntVar(&r.config.Top, "top", replay.DefaultTop, "how many keys are told of, 1 to 1000; the table has 10 at most")
 	f.StringVarP(&r.output, "output", "o", "table", "how the report is written: table or json")
 	f.StringVar(&r.html, "html", "", "`FILE` to write the report with its plots into, for a browser")
+	completeFlag(command, "format", accesslog.Formats...)
+	completeFlag(command, "output", "table", "json")
 	return command
 }
 
@@ -267,13 +269,19 @@ func (l *logFiles) progress(p Process) (advance func(), finish func()) {
 	if to == nil {
 		return nil, func() {}
 	}
+	bar := l.bar(to)
+	// There is nobody to tell that a bar cannot be drawn.
+	return func() { _ = bar.Set64(l.done.Load()) }, func() { _ = bar.Finish() }
+}
+
+// bar draws itself before anything is done: it has no rate then, which it takes from when it is first drawn.
+func (l *logFiles) bar(to io.Writer) *progressbar.ProgressBar {
 	most := l.size
 	if l.endless {
 		most = -1
 	}
-	bar := progressbar.NewOptions64(most,
+	return progressbar.NewOptions64(most,
 		progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("replaying"), progressbar.OptionSetWidth(30),
-		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
-	// There is nobody to tell that a bar cannot be drawn.
-	return func() { _ = bar.Set64(l.done.Load()) }, func() { _ = bar.Finish() }
+		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetRenderBlankState(true))
 }

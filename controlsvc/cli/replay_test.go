@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestReplay(t *testing.T) {
 	if code != 0 || said != "" {
 		t.Fatalf("%d: %s", code, said)
 	}
-	contain(t, "the table", out, "20 requests of "+first+" (envoy), "+second+" (envoy)", "denied             10", "newly limited       6", "192.0.2.1  client")
+	contain(t, "the table", out, "20 requests of "+first+" (envoy), "+second+" (envoy)", "denied            10", "newly denied       6", "192.0.2.1  client")
 	if text, err := os.ReadFile(page); err != nil || !bytes.HasSuffix(bytes.TrimSpace(text), []byte("</html>")) {
 		t.Errorf("%v: %d bytes", err, len(text))
 	}
@@ -169,6 +170,28 @@ func TestReplayWhatIsWrong(t *testing.T) {
 			}
 			contain(t, "the error", said, step.parts...)
 		})
+	}
+}
+
+// TestTheFirstBarHasNoRate: nothing has been read by then in no time.
+func TestTheFirstBarHasNoRate(t *testing.T) {
+	var drawn bytes.Buffer
+	l := &logFiles{size: 1 << 30}
+	bar := l.bar(&drawn)
+	if err := bar.Set64(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	first := slices.DeleteFunc(strings.Split(drawn.String(), "\r"), func(frame string) bool { return strings.TrimSpace(frame) == "" })[0]
+	if !strings.Contains(first, "replaying") || strings.Contains(first, "B/s") {
+		t.Errorf("it begins with %q", first)
+	}
+}
+
+func TestReplayCompletes(t *testing.T) {
+	for flag, want := range map[string]string{"--format": "auto envoy istio json common combined :4", "-o": "table json :4"} {
+		if code, out, _ := command(nil, "__complete", "replay", flag, ""); code != 0 || strings.Join(strings.Fields(out), " ") != want {
+			t.Errorf("%s: exit %d, %q; want %q", flag, code, out, want)
+		}
 	}
 }
 

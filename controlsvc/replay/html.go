@@ -32,8 +32,9 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"limits": func(rows []LimitReport, compared *Compared, changed, of string) map[string]any {
 		return map[string]any{"Rows": rows, "Compared": compared != nil, "Changed": changed, "Of": of}
 	},
-	"keys": func(rows []KeyReport, compared *Compared, changed, title string) map[string]any {
-		return map[string]any{"Rows": rows, "Compared": compared != nil, "Changed": changed, "Title": title}
+	"still": func(k KeyReport) int64 { return k.Denied - k.Changed },
+	"keys": func(rows []KeyReport, compared *Compared, of, title string) map[string]any {
+		return map[string]any{"Rows": rows, "Compared": compared != nil, "Of": of, "Title": title}
 	},
 }).Parse(pageText))
 
@@ -110,7 +111,7 @@ func (r *Report) coursePlot(interval string) plot {
 	return p
 }
 
-// changePlot has the newly limited above the line, and those that are no longer below it.
+// changePlot has the newly denied above the line, and those that are no longer below it.
 func (r *Report) changePlot(interval string) plot {
 	var most int64
 	newly, gone := make([]int64, len(r.Course.Moments)), make([]int64, len(r.Course.Moments))
@@ -120,9 +121,9 @@ func (r *Report) changePlot(interval string) plot {
 	}
 	p := plot{
 		ID: "changes", Title: "What changes from today, per " + interval,
-		Label: fmt.Sprintf("Per %s: %s requests newly limited, above the line, and %s no longer limited, below it.", interval,
+		Label: fmt.Sprintf("Per %s: %s requests newly denied, above the line, and %s no longer denied, below it.", interval,
 			grouped(r.Compared.Newly), grouped(r.Compared.Gone)),
-		Legend: []legend{{"denied", "newly limited"}, {"gone", "no longer limited"}},
+		Legend: []legend{{"denied", "newly denied"}, {"gone", "no longer denied"}},
 	}
 	p.scale(most, r.Course.Moments)
 	top := p.Height

@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 	if want := (Totals{Requests: 11, Admitted: 2, Denied: 9, Blocked: 1, LimitedKeys: 1}); r.Totals != want {
 		t.Errorf("%+v; want %+v", r.Totals, want)
 	}
-	// Today's key admits one, and the new tenant two: one is no longer limited.
+	// Today's key admits one, and the new tenant two: one is no longer denied.
 	if diff := cmp.Diff(&Compared{DeniedToday: 10, DeniedBoth: 9, Newly: 0, Gone: 1}, r.Compared); diff != "" {
 		t.Error(diff)
 	}
@@ -111,11 +111,28 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		"11 requests of access.log (json)", "denied              9", "no longer limited", "LIMIT OF TODAY", "acme  tenant", "/v1/reports", "WORST MINUTE",
+		"11 requests of access.log (json)", "denied              9", "no longer denied", "LIMIT OF TODAY", " UTC\n", "acme  tenant", "/v1/reports", "WORST MINUTE",
 		"1 of 12 lines could not be read", "access.log:11:", "in mode strict",
 	} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the table lacks %q:\n%s", part, &out)
+		}
+	}
+	// Its key is denied nine times today, of which the new policy denies eight.
+	row := regexp.MustCompile(`(?m)^KEY OF TODAY +LIMIT OF TODAY +REQUESTS +DENIED TODAY +NO LONGER +STILL .*\n.* key +10 +9 +90.00 % +1 +8 `)
+	if !row.MatchString(out.String()) {
+		t.Errorf("of the key that has a request no longer denied the table says:\n%s", &out)
+	}
+	out.Reset()
+	if err := r.WriteHTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`<th scope="col">Limit of today</th><th scope="col" class="n">Denied today</th>`,
+		`<th scope="col" class="n">No longer</th><th scope="col" class="n">Still</th>`, `<td class="n">1</td><td class="n">8</td>`,
+	} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the page lacks %q", part)
 		}
 	}
 	out.Reset()
@@ -138,7 +155,7 @@ func TestPage(t *testing.T) {
 	if err := r.WriteHTML(&page); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"Who would be limited by", "Newly limited", "prefers-color-scheme: dark", "viewport", "&lt;script&gt;alert", "&lt;b&gt;bad", "</html>"} {
+	for _, part := range []string{"Who would be limited by", "Newly denied", "prefers-color-scheme: dark", "viewport", "&lt;script&gt;alert", "&lt;b&gt;bad", "</html>"} {
 		if !strings.Contains(page.String(), part) {
 			t.Errorf("the page lacks %q", part)
 		}

@@ -23,7 +23,8 @@ type Report struct {
 	// Limits are those of the policy that a request was under, in its order; Before those of today's policy.
 	Limits []LimitReport `json:"limits"`
 	Before []LimitReport `json:"against_limits,omitempty"`
-	// Keys are those with most denials; Gone those with most denials that only today's policy has.
+	// Keys are those with most denials; Gone those with most requests that only today's
+	// policy denies: what Gone says of a key is of today's policy, which may deny others that the policy denies too.
 	Keys []KeyReport `json:"keys"`
 	Gone []KeyReport `json:"no_longer_limited_keys,omitempty"`
 	// Routes have the requests by the path of their first limit that says one.

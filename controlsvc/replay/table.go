@@ -76,7 +76,7 @@ func (r *Report) head(b *strings.Builder) {
 	for _, f := range r.Log.Files {
 		names = append(names, f.Name+" ("+f.Format+")")
 	}
-	fmt.Fprintf(b, "%s of %s, %s to %s\n", count(r.Totals.Requests, "request", "requests"), list(names), stamp(r.Log.From), stamp(r.Log.To))
+	fmt.Fprintf(b, "%s of %s, %s to %s UTC\n", count(r.Totals.Requests, "request", "requests"), list(names), stamp(r.Log.From), stamp(r.Log.To))
 	against := ""
 	if r.Against != nil {
 		against = ", against " + r.Against.File + " of today"
@@ -100,20 +100,20 @@ func (r *Report) head(b *strings.Builder) {
 	}
 	if c := r.Compared; c != nil {
 		line("denied today", c.DeniedToday, "")
-		line("newly limited", c.Newly, "admitted today")
-		line("no longer limited", c.Gone, "denied today")
+		line("newly denied", c.Newly, "admitted today")
+		line("no longer denied", c.Gone, "denied today")
 	}
 	table(b, rows)
 }
 
 func (r *Report) limitTable(b *strings.Builder) {
 	compared := r.Compared != nil
-	write := func(title, changed string, limits []LimitReport) {
-		head := []string{title, "RATES", "REQUESTS", "DENIED", "", "KEYS"}
+	write := func(title, denied, changed string, limits []LimitReport) {
+		head := []string{title, "RATES", "REQUESTS", denied, "", "KEYS"}
 		if compared {
 			head = append(head, changed)
 		}
-		rows := [][]string{append(head, "FIRST", "LAST", "")}
+		rows := [][]string{append(head, "FIRST (UTC)", "LAST (UTC)", "")}
 		for _, l := range limits {
 			row := []string{l.Limit, l.Rates, grouped(l.Requests), grouped(l.Denied), percent(l.Denied, l.Requests), grouped(l.Keys)}
 			if compared {
@@ -130,9 +130,9 @@ func (r *Report) limitTable(b *strings.Builder) {
 			table(b, rows)
 		}
 	}
-	write("LIMIT", "NEWLY", r.Limits)
+	write("LIMIT", "DENIED", "NEWLY", r.Limits)
 	if compared {
-		write("LIMIT OF TODAY", "NO LONGER", r.Before)
+		write("LIMIT OF TODAY", "DENIED TODAY", "NO LONGER", r.Before)
 	}
 }
 
@@ -153,15 +153,12 @@ func (l *LimitReport) also() string {
 }
 
 func (r *Report) keyTables(b *strings.Builder) {
-	write := func(title string, all []KeyReport, changed string) {
+	write := func(title, limit, denials string, all []KeyReport, columns ...string) {
 		if len(all) == 0 {
 			return
 		}
-		head := []string{title, "LIMIT", "REQUESTS", "DENIED", ""}
-		if changed != "" {
-			head = append(head, changed)
-		}
-		rows := [][]string{append(head, "FIRST", "LAST")}
+		head := append([]string{title, limit, "REQUESTS", denials, ""}, columns...)
+		rows := [][]string{append(head, "FIRST (UTC)", "LAST (UTC)")}
 		for _, k := range all[:min(len(all), tableRows)] {
 			denied, first, last := k.Denied, "", ""
 			limit := k.Limit
@@ -172,20 +169,20 @@ func (r *Report) keyTables(b *strings.Builder) {
 				limit += " (shadow)"
 			}
 			row := []string{k.name(), limit, grouped(k.Requests), grouped(denied), percent(denied, k.Requests)}
-			if changed != "" {
-				row = append(row, grouped(k.Changed))
+			for _, n := range []int64{k.Changed, k.Denied - k.Changed}[:len(columns)] {
+				row = append(row, grouped(n))
 			}
 			rows = append(rows, append(row, first, last))
 		}
 		b.WriteByte('\n')
 		table(b, rows)
 	}
-	changed := ""
+	var changed []string
 	if r.Compared != nil {
-		changed = "NEWLY"
+		changed = []string{"NEWLY"}
 	}
-	write("KEY", r.Keys, changed)
-	write("KEY NO LONGER LIMITED", r.Gone, "NO LONGER")
+	write("KEY", "LIMIT", "DENIED", r.Keys, changed...)
+	write("KEY OF TODAY", "LIMIT OF TODAY", "DENIED TODAY", r.Gone, "NO LONGER", "STILL")
 }
 
 // name gives the key, fit for a table.
@@ -226,7 +223,7 @@ func (r *Route) name() string {
 }
 
 func (r *Report) minuteTable(b *strings.Builder) {
-	rows := [][]string{{"WORST MINUTE", "REQUESTS", "DENIED", ""}}
+	rows := [][]string{{"WORST MINUTE (UTC)", "REQUESTS", "DENIED", ""}}
 	if r.Compared != nil {
 		rows[0] = append(rows[0], "TODAY", "NEWLY", "NO LONGER")
 	}
