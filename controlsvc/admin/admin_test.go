@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"sluice/controlsvc/admin"
 	"sluice/controlsvc/authority"
@@ -78,6 +80,7 @@ type world struct {
 	client    adminv1.AdminClient
 	authority *authority.Authority
 	log       *logged
+	traffic   func(traffic.Query) traffic.Snapshot
 }
 
 // serve starts a server on a memory store whose clock stands still.
@@ -93,14 +96,14 @@ func serve(t *testing.T, token string, wrap func(authority.Store) authority.Stor
 	if wrap != nil {
 		store = wrap(store)
 	}
-	w := &world{log: &logged{}}
+	w := &world{log: &logged{}, traffic: func(q traffic.Query) traffic.Snapshot { return traffic.Snapshot{Range: q.Range} }}
 	logger := slog.New(slog.NewJSONHandler(w.log, nil))
 	w.authority = authority.New(authority.Config{Store: store, Now: now, Random: func() uint64 { return 7 }})
 	laid := overlay.New(overlay.Config{Store: store, Timeout: time.Second, Now: now, Logger: logger, InForce: w.authority.SetPolicy})
 	laid.SetFile(p)
 	server := admin.New(admin.Config{
 		Authority: w.authority, Overlay: laid, Store: store, Now: now, After: time.After, Logger: logger, Token: token, CallTimeout: time.Second,
-		Traffic: func(q traffic.Query) traffic.Snapshot { return traffic.Snapshot{Range: q.Range} },
+		Traffic: func(q traffic.Query) traffic.Snapshot { return w.traffic(q) },
 		Status:  func() *adminv1.StatusResponse { return &adminv1.StatusResponse{Store: &adminv1.Store{Name: "memory"}} },
 	})
 	listener := bufconn.Listen(1 << 16)
@@ -577,6 +580,36 @@ func TestOverridesAndLists(t *testing.T) {
 	} {
 		_, err := w.client.SetListing(t.Context(), &adminv1.SetListingRequest{Listing: test.listing, ExpiresIn: 60e6})
 		wantCode(t, what, err, codes.InvalidArgument, test.says)
+	}
+}
+
+// What top tells is what is known of the traffic, with since when it is.
+func TestTop(t *testing.T) {
+	w := serve(t, "", nil)
+	most, least := traffic.Counts{Admitted: 70, Denied: 6, Left: 5, ShadowAdmitted: 4, ShadowDenied: 3, Near: 2, Fallback: 1}, traffic.Counts{Denied: 1}
+	w.traffic = func(q traffic.Query) traffic.Snapshot {
+		return traffic.Snapshot{
+			Range: q.Range, At: 1000, Until: 998, Since: 100, Whole: 400, Ranked: 660.5, Total: most,
+			Limits:   []traffic.Limit{{Name: "reports", Counts: least}, {Name: "tenant", Counts: most}},
+			Keys:     []traffic.Key{{Limit: "tenant", Key: "acme", Counts: most, More: 8}},
+			KeysMost: 9, Shadow: []traffic.Key{{Limit: "tried", Key: "globex", Counts: most, More: 10}}, ShadowMost: 11,
+			Routes: []traffic.Route{{Limit: "tenant", Route: "/v1", Counts: least, More: 12}}, RoutesMost: 13,
+		}
+	}
+	counts := &adminv1.Counts{Admitted: 70, Denied: 6, Left: 5, ShadowAdmitted: 4, ShadowDenied: 3, Near: 2, Fallback: 1}
+	one := &adminv1.Counts{Denied: 1}
+	for by, want := range map[adminv1.TopBy]*adminv1.TopResponse{
+		adminv1.TopBy_TOP_BY_KEYS:   {OthersMost: 9, Rows: []*adminv1.TopRow{{Limit: "tenant", Name: "acme", Counts: counts, Missing: 8}}},
+		adminv1.TopBy_TOP_BY_SHADOW: {OthersMost: 11, Rows: []*adminv1.TopRow{{Limit: "tried", Name: "globex", Counts: counts, Missing: 10}}},
+		adminv1.TopBy_TOP_BY_ROUTES: {OthersMost: 13, Rows: []*adminv1.TopRow{{Limit: "tenant", Name: "/v1", Counts: one, Missing: 12}}},
+		adminv1.TopBy_TOP_BY_LIMITS: {Rows: []*adminv1.TopRow{{Limit: "tenant", Counts: counts}, {Limit: "reports", Counts: one}}},
+	} {
+		want.Range, want.Total = "1h", counts
+		want.Age, want.KnownFor, want.WholeFor, want.RankedFor = 2_000_000, 900_000_000, 600_000_000, 339_500_000
+		got, err := w.client.Top(t.Context(), &adminv1.TopRequest{Range: "1h", By: by})
+		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
+			t.Errorf("%v: %v (-want +got):\n%s", by, err, diff)
+		}
 	}
 }
 

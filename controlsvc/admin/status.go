@@ -86,8 +86,10 @@ func (s *Server) Top(_ context.Context, request *adminv1.TopRequest) (*adminv1.T
 		return nil, status.Errorf(codes.NotFound, "the policy has no limit %q", request.GetLimit())
 	}
 	told := s.config.Traffic(traffic.Query{Range: over, Limit: request.GetLimit(), Top: int(min(request.GetMost(), 1000))})
+	ago := func(at float64) uint64 { return uint64(max(0, told.At-at) * 1e6) }
 	response := &adminv1.TopResponse{
-		Range: string(told.Range), Total: countsOf(&told.Total), Age: uint64((told.At - told.Until) * 1e6), KnownFor: uint64((told.At - told.Since) * 1e6),
+		Range: string(told.Range), Total: countsOf(&told.Total),
+		Age: ago(told.Until), KnownFor: ago(told.Since), WholeFor: ago(told.Whole), RankedFor: ago(told.Ranked),
 	}
 	add := func(limit, name string, counts *traffic.Counts, missing int64) {
 		response.Rows = append(response.Rows, &adminv1.TopRow{Limit: limit, Name: name, Counts: countsOf(counts), Missing: uint64(missing)})
@@ -107,6 +109,7 @@ func (s *Server) Top(_ context.Context, request *adminv1.TopRequest) (*adminv1.T
 		for i := range told.Shadow {
 			add(told.Shadow[i].Limit, told.Shadow[i].Key, &told.Shadow[i].Counts, told.Shadow[i].More)
 		}
+		response.OthersMost = uint64(told.ShadowMost)
 	case adminv1.TopBy_TOP_BY_UNSPECIFIED, adminv1.TopBy_TOP_BY_KEYS:
 		for i := range told.Keys {
 			add(told.Keys[i].Limit, told.Keys[i].Key, &told.Keys[i].Counts, told.Keys[i].More)
@@ -120,6 +123,7 @@ func (s *Server) Top(_ context.Context, request *adminv1.TopRequest) (*adminv1.T
 
 func countsOf(c *traffic.Counts) *adminv1.Counts {
 	return &adminv1.Counts{
-		Admitted: uint64(c.Admitted), Denied: uint64(c.Denied), ShadowDenied: uint64(c.ShadowDenied), Near: uint64(c.Near), Fallback: uint64(c.Fallback),
+		Admitted: uint64(c.Admitted), Denied: uint64(c.Denied), Left: uint64(c.Left), Near: uint64(c.Near), Fallback: uint64(c.Fallback),
+		ShadowDenied: uint64(c.ShadowDenied), ShadowAdmitted: uint64(c.ShadowAdmitted),
 	}
 }

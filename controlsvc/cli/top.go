@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,7 +29,10 @@ func newTop(p Process) *cobra.Command {
 		Use:   "top",
 		Short: "List who is denied most: keys, routes or limits",
 		Long: "Top lists what is denied most, over all replicas, of what the workers have told by now: a second or some seconds ago.\n" +
-			"Keys that are denied seldom may lack some of their denials, at most as many as are said to be missing.",
+			"Keys that are denied seldom may lack some of their denials, at most as many as are said to be missing. Keys and routes are\n" +
+			"counted by the minute, 5 minutes or hour: over the range and up to as much more, which is said above them.\n\n" +
+			"A request counts under one limit, whatever others it was under: the one that denied it, or else the one with the least\n" +
+			"share left. Only limits in shadow each count all of theirs.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := form.check(); err != nil {
@@ -71,28 +75,68 @@ func newTop(p Process) *cobra.Command {
 
 func printTop(to io.Writer, by string, r *adminv1.TopResponse) error {
 	t := r.GetTotal()
-	known := ""
-	if length, err := time.ParseDuration(r.GetRange()); err == nil && micros(r.GetKnownFor()) < length {
-		known = ", of which the last " + brief(r.GetKnownFor()) + " are known"
+	fmt.Fprintf(to, "the last %s%s: %d admitted, %d denied, %d whose client left, %d near their limit, %d decided without the service\n",
+		r.GetRange(), known(r), t.GetAdmitted(), t.GetDenied(), t.GetLeft(), t.GetNear(), t.GetFallback())
+	if t.GetShadowAdmitted()+t.GetShadowDenied() > 0 {
+		fmt.Fprintf(to, "limits in shadow would have denied %d and admitted %d\n", t.GetShadowDenied(), t.GetShadowAdmitted())
 	}
-	fmt.Fprintf(to, "the last %s%s: %d admitted, %d denied, %d near their limit, %d decided without the service\n",
-		r.GetRange(), known, t.GetAdmitted(), t.GetDenied(), t.GetNear(), t.GetFallback())
 	if len(r.GetRows()) == 0 {
 		_, err := fmt.Fprintf(to, "no %s to list\n", by)
 		return err
 	}
 	heads := map[string]string{"keys": "KEY\t", "shadow": "KEY\t", "routes": "ROUTE\t"}
+	switch by {
+	case "keys", "routes":
+		fmt.Fprintf(to, "%s of the last %s:\n", by, brief(r.GetRankedFor()))
+	case "shadow":
+		fmt.Fprintf(to, "keys under a limit in shadow, of the last %s:\n", brief(r.GetRankedFor()))
+	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "LIMIT\t%sDENIED\tADMITTED\tIN SHADOW\tMISSING\n", heads[by])
+	if by == "shadow" {
+		fmt.Fprintf(table, "LIMIT\t%sWOULD DENY\tWOULD ADMIT\tSHARE\tMISSING\n", heads[by])
+	} else {
+		fmt.Fprintf(table, "LIMIT\t%sDENIED\tADMITTED\tWOULD DENY\tWOULD ADMIT\tMISSING\n", heads[by])
+	}
 	for _, row := range r.GetRows() {
 		name := ""
 		if heads[by] != "" {
 			name = printed(row.GetName()) + "\t"
 		}
 		n := row.GetCounts()
-		fmt.Fprintf(table, "%s\t%s%d\t%d\t%d\t%s\n", printed(row.GetLimit()), name, n.GetDenied(), n.GetAdmitted(), n.GetShadowDenied(), upTo(row.GetMissing()))
+		fmt.Fprintf(table, "%s\t%s", printed(row.GetLimit()), name)
+		if by == "shadow" {
+			denied, admitted := n.GetShadowDenied(), n.GetShadowAdmitted()
+			fmt.Fprintf(table, "%d\t%d\t%s\t", denied, admitted, share(denied, denied+admitted))
+		} else {
+			fmt.Fprintf(table, "%d\t%d\t%d\t%d\t", n.GetDenied(), n.GetAdmitted(), n.GetShadowDenied(), n.GetShadowAdmitted())
+		}
+		fmt.Fprintln(table, upTo(row.GetMissing()))
 	}
 	return table.Flush()
+}
+
+// known says how much of the range is known, where that is not all of it.
+func known(r *adminv1.TopResponse) (text string) {
+	length, err := time.ParseDuration(r.GetRange())
+	if err != nil {
+		return ""
+	}
+	separator := ", of which "
+	if micros(r.GetKnownFor()) < length {
+		text, separator = separator+"the last "+brief(r.GetKnownFor())+" are known", " and "
+	}
+	if whole := r.GetWholeFor(); whole < r.GetKnownFor() && micros(whole) < length {
+		text += separator + "all that came in the last " + brief(whole) + " is known (a replica began or went then)"
+	}
+	return text
+}
+
+// share gives a part in percent.
+func share(part, of uint64) string {
+	if of == 0 {
+		return "none"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(of), 'f', 1, 64) + " %"
 }
 
 // printed keeps from a terminal what would do something there: names are what workers report.
@@ -118,17 +162,21 @@ type top struct {
 	Range      string   `json:"range"`
 	Age        float64  `json:"age_seconds"`
 	KnownFor   float64  `json:"known_for_seconds"`
+	WholeFor   float64  `json:"whole_for_seconds"`
+	RankedFor  float64  `json:"ranked_for_seconds"`
 	Total      counted  `json:"total"`
 	Rows       []topRow `json:"rows"`
 	OthersMost uint64   `json:"others_most"`
 }
 
 type counted struct {
-	Admitted     uint64 `json:"admitted"`
-	Denied       uint64 `json:"denied"`
-	ShadowDenied uint64 `json:"shadow_denied"`
-	Near         uint64 `json:"near"`
-	Fallback     uint64 `json:"fallback"`
+	Admitted       uint64 `json:"admitted"`
+	Denied         uint64 `json:"denied"`
+	Left           uint64 `json:"left"`
+	ShadowAdmitted uint64 `json:"shadow_admitted"`
+	ShadowDenied   uint64 `json:"shadow_denied"`
+	Near           uint64 `json:"near"`
+	Fallback       uint64 `json:"fallback"`
 }
 
 type topRow struct {
@@ -140,13 +188,16 @@ type topRow struct {
 }
 
 func countedOf(c *adminv1.Counts) counted {
-	return counted{c.GetAdmitted(), c.GetDenied(), c.GetShadowDenied(), c.GetNear(), c.GetFallback()}
+	return counted{
+		Admitted: c.GetAdmitted(), Denied: c.GetDenied(), Left: c.GetLeft(), ShadowAdmitted: c.GetShadowAdmitted(), ShadowDenied: c.GetShadowDenied(),
+		Near: c.GetNear(), Fallback: c.GetFallback(),
+	}
 }
 
 func topOf(r *adminv1.TopResponse) top {
 	out := top{
-		Range: r.GetRange(), Age: seconds(r.GetAge()), KnownFor: seconds(r.GetKnownFor()), Total: countedOf(r.GetTotal()), Rows: []topRow{},
-		OthersMost: r.GetOthersMost(),
+		Range: r.GetRange(), Age: seconds(r.GetAge()), KnownFor: seconds(r.GetKnownFor()), WholeFor: seconds(r.GetWholeFor()),
+		RankedFor: seconds(r.GetRankedFor()), Total: countedOf(r.GetTotal()), Rows: []topRow{}, OthersMost: r.GetOthersMost(),
 	}
 	for _, row := range r.GetRows() {
 		out.Rows = append(out.Rows, topRow{row.GetLimit(), row.GetName(), countedOf(row.GetCounts()), row.GetMissing()})

@@ -3,8 +3,10 @@ package traffic
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"sluice/shared/instant"
 	"sluice/shared/policy"
 )
 
@@ -93,7 +95,32 @@ func (t *Traffic) exchange(ctx context.Context, board Board) error {
 		others = append(others, other)
 	}
 	t.mu.Lock()
-	t.others, t.heard = others, t.config.Now()
+	t.heard = t.config.Now()
+	t.lose(others)
+	t.others = others
 	t.mu.Unlock()
 	return err
+}
+
+// lost is a replica that has told what it knows, and does so no more.
+type lost struct {
+	replica string
+	at      instant.Instant // when that was noticed
+}
+
+// maxLost bounds the replicas that are remembered; the one that was lost first goes.
+const maxLost = 64
+
+// lose notes which replicas have gone, now that the others have been heard. One that comes back has brought what it knows.
+func (t *Traffic) lose(others []state) {
+	tells := func(replica string) bool {
+		return slices.ContainsFunc(others, func(s state) bool { return s.Replica == replica })
+	}
+	t.lost = slices.DeleteFunc(t.lost, func(l lost) bool { return tells(l.replica) })
+	for i := range t.others {
+		if !tells(t.others[i].Replica) {
+			t.lost = append(t.lost, lost{t.others[i].Replica, t.heard})
+		}
+	}
+	t.lost = t.lost[max(0, len(t.lost)-maxLost):]
 }

@@ -26,7 +26,12 @@ type Snapshot struct {
 	// Until is through when every replica has told what it knows; the last points of a series are missing something.
 	Until float64 `json:"until"`
 	// Since is when the replica began that is longest up: from before nothing is known.
-	Since    float64   `json:"since"`
+	Since float64 `json:"since"`
+	// Whole is since when nothing is missing: of what was before, a replica that has begun or gone since may have known a part
+	// that nobody knows now.
+	Whole float64 `json:"whole_since"`
+	// Last is when a request was last reported; 0: never, as far as is known.
+	Last     float64   `json:"last_request"`
 	Replicas []Replica `json:"replicas"`
 	// Total is over all requests, or those that Query.Limit decided.
 	Total Counts `json:"total"`
@@ -38,12 +43,15 @@ type Snapshot struct {
 	// Limits are those that were heard of, by their requests.
 	Limits []Limit `json:"limits"`
 	// Keys and Routes are those with most denials, Shadow the keys with most that a limit in shadow would have denied. One that
-	// is not listed can have had as many as the field beside says, at most.
+	// is not listed can have had as many as the field beside says, at most. They are since Ranked: of the range, and of up to a
+	// step more of what they are kept by, which is a minute, five minutes or an hour.
+	Ranked     float64 `json:"ranked_since"`
 	Keys       []Key   `json:"keys"`
 	KeysMost   int64   `json:"keys_most"`
 	Routes     []Route `json:"routes"`
 	RoutesMost int64   `json:"routes_most"`
 	Shadow     []Key   `json:"shadow"`
+	ShadowMost int64   `json:"shadow_most"`
 	// Upstream is how long admitted requests were there, as a sample, and Store how long its calls took.
 	Upstream  Latency    `json:"upstream"`
 	Store     Latency    `json:"store"`
@@ -150,6 +158,8 @@ func (t *Traffic) Snapshot(query Query) Snapshot {
 	t.mu.Lock()
 	if now.Sub(t.heard) < othersKept {
 		states = append(states, t.others...)
+	} else if len(t.others) > 0 {
+		states[0].Whole = seconds(now)
 	}
 	t.mu.Unlock()
 	return merge(states, of, query, now)
@@ -158,7 +168,7 @@ func (t *Traffic) Snapshot(query Query) Snapshot {
 // merge adds up what replicas told of a range.
 func merge(states []state, of span, query Query, now instant.Instant) Snapshot {
 	s := Snapshot{
-		Range: of.of, Limit: query.Limit, At: seconds(now), Until: seconds(now), Since: seconds(now), Series: newSeries(of, now),
+		Range: of.of, Limit: query.Limit, At: seconds(now), Until: seconds(now), Since: seconds(now), Ranked: seconds(now), Series: newSeries(of, now),
 		Upstream: Latency{Step: of.latencyStep}, Store: Latency{Step: of.latencyStep},
 	}
 	total, limits, series := newSeries(of, now), make(map[string]Counts), make(map[string]*Series)
@@ -168,6 +178,8 @@ func merge(states []state, of span, query Query, now instant.Instant) Snapshot {
 		from := &states[i]
 		s.Replicas = append(s.Replicas, Replica{ID: from.Replica, At: from.At, Since: from.Since, Policy: from.Policy})
 		s.Until, s.Since = min(s.Until, from.At), min(s.Since, from.Since)
+		s.Whole, s.Last = max(s.Whole, from.Whole), max(s.Last, from.Last)
+		s.Ranked = min(s.Ranked, max(float64(of.first(instant.Instant(from.At*microsPerSecond), of.sketchStep)), from.Since))
 		s.Workers = append(s.Workers, from.Workers...)
 		s.Connected += from.Connected
 		for _, f := range from.Fallbacks {
@@ -264,9 +276,12 @@ func (s *Snapshot) listRanks(keys, routes *ranked, query Query) {
 	}
 	slices.SortStableFunc(s.Keys, func(a, b Key) int { return int(min(max(b.Denied-a.Denied, -1), 1)) })
 	slices.SortStableFunc(s.Shadow, func(a, b Key) int { return int(min(max(b.ShadowDenied-a.ShadowDenied, -1), 1)) })
-	s.KeysMost = all.Floor
+	s.KeysMost, s.ShadowMost = all.Floor, all.Floor
 	for _, dropped := range s.Keys[min(len(s.Keys), query.Top):] {
 		s.KeysMost = max(s.KeysMost, dropped.Denied+dropped.More)
+	}
+	for _, dropped := range s.Shadow[min(len(s.Shadow), query.Top):] {
+		s.ShadowMost = max(s.ShadowMost, dropped.ShadowDenied+dropped.More)
 	}
 	s.Keys, s.Shadow = s.Keys[:min(len(s.Keys), query.Top)], s.Shadow[:min(len(s.Shadow), query.Top)]
 	found := routes.list(query.Limit, query.Top)

@@ -31,6 +31,8 @@ type state struct {
 	Replica   string          `json:"replica"`
 	At        float64         `json:"at"`    // seconds since 1970
 	Since     float64         `json:"since"` // when the replica began
+	Whole     float64         `json:"whole"` // since when no other is known to have gone
+	Last      float64         `json:"last"`  // when it was last told of a request; 0: never
 	Policy    string          `json:"policy"`
 	Workers   []Worker        `json:"workers,omitempty"`
 	Connected int             `json:"connected"`
@@ -102,8 +104,12 @@ func (r *ranked) list(limit string, most int) ranks {
 
 // state gives what this replica knows. The lock is held for a part at a time, for reports not to wait.
 func (t *Traffic) state(now instant.Instant, ranges ...span) state {
-	s := state{Replica: t.Replica(), At: seconds(now), Since: seconds(t.since), Views: make(map[Range]*view, len(ranges))}
+	s := state{Replica: t.Replica(), At: seconds(now), Since: seconds(t.since), Whole: seconds(t.since), Views: make(map[Range]*view, len(ranges))}
 	t.mu.Lock()
+	s.Last = seconds(t.last)
+	for _, gone := range t.lost {
+		s.Whole = max(s.Whole, seconds(gone.at))
+	}
 	if t.policy != nil {
 		s.Policy = t.policy.Version
 	}

@@ -97,6 +97,8 @@ type Traffic struct {
 	leases    leases
 	others    []state
 	heard     instant.Instant // when the others were
+	lost      []lost          // of them, the last one last
+	last      instant.Instant // when a request was last reported; 0: never
 }
 
 // New gives a Traffic that has seen nothing.
@@ -175,6 +177,9 @@ func (t *Traffic) Reported(worker uint64, report *wire.Report) {
 		}
 	}
 	t.total.add(from, now, total, 0)
+	if total.Admitted+total.Denied+total.Left > 0 {
+		t.last = now
+	}
 	for limit, counts := range sums {
 		t.mu.Unlock() // a report of minutes of many limits is not to keep all others waiting
 		t.mu.Lock()

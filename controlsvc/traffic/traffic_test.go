@@ -157,11 +157,44 @@ func TestRangesEnd(t *testing.T) {
 			})
 			c.pass(step.passes)
 			tr.Reported(1, &wire.Report{}) // the clock is only looked at where there is something to count
-			if s := tr.Snapshot(Query{Range: of.of}); s.Total.Denied != step.want || len(s.Keys) != step.keys {
+			s := tr.Snapshot(Query{Range: of.of})
+			if s.Total.Denied != step.want || len(s.Keys) != step.keys {
 				t.Errorf("%s after %v: %d denied, keys %v", of.of, step.passes, s.Total.Denied, s.Keys)
+			}
+			if s.Last != seconds(start) {
+				t.Errorf("%s after %v: the last request is from %v, want %v", of.of, step.passes, s.Last, seconds(start))
 			}
 		}
 	}
+}
+
+// Keys are listed since when it is said that they are, at every time of the hour, and never for less than the range.
+func TestSinceWhenKeysAreRanked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		of := rapid.SampledFrom(spans[:]).Draw(t, "range")
+		end := start + instant.Instant(rapid.Int64Range(100_000, 200_000).Draw(t, "seconds")*microsPerSecond)
+		began := instant.Instant(rapid.Int64Range(int64(start), int64(end)).Draw(t, "began"))
+		c := &clock{now: end}
+		tr := newTraffic(c, 1, "tenant")
+		tr.since = began
+		since := tr.Snapshot(Query{Range: of.of}).Ranked
+		for _, at := range []struct {
+			second int64
+			key    string
+		}{{int64(since) - 1, "before"}, {int64(since), "first"}, {int64(end) / microsPerSecond, "last"}} {
+			c.now = instant.Instant(at.second * microsPerSecond)
+			if c.now >= began.Add(-time.Second) {
+				tr.Reported(1, &wire.Report{Keys: []wire.KeyTally{{KeyRef: wire.KeyRef{Limit: "tenant", Key: at.key}, Denied: 1}}})
+			}
+		}
+		if c.now = end; since > max(seconds(end)-float64(of.length)+1, seconds(began)) {
+			t.Fatalf("%s: ranked since %v of %v, up since %v", of.of, since, seconds(end), seconds(began))
+		}
+		keys := tr.Snapshot(Query{Range: of.of}).Keys
+		if since > seconds(began) && (len(keys) != 2 || keys[0].Key != "first" || keys[1].Key != "last") {
+			t.Fatalf("%s: ranked since %v: %v", of.of, since, keys)
+		}
+	})
 }
 
 // board is where the replicas of a test tell each other what they know.
@@ -329,6 +362,55 @@ func TestTheOthersGo(t *testing.T) {
 	<-done
 	if text := log.String(); strings.Count(text, "is not shown") != 1 || strings.Count(text, "shown again") != 1 {
 		t.Errorf("logged:\n%s", text)
+	}
+}
+
+// What a replica knew is gone with it, and what one that has begun would have known before: from then on all is whole again. One
+// that was only not heard of for a while has taken nothing with it.
+func TestWhatReplicasTakeWithThem(t *testing.T) {
+	c := &clock{now: start}
+	b := &board{says: map[uint64][]byte{}}
+	one, two := newTraffic(c, 1, "tenant"), newTraffic(c, 2, "tenant")
+	whole := func(what string, want time.Duration, replicas ...*Traffic) {
+		t.Helper()
+		for range 3 { // what a replica has heard it tells the next time
+			for _, r := range replicas {
+				_ = r.exchange(t.Context(), b)
+			}
+		}
+		for _, r := range replicas {
+			s := r.Snapshot(Query{Range: Hour})
+			if s.Whole != seconds(start.Add(want)) || s.Since != seconds(start) {
+				t.Errorf("%s: replica %s shows all since %v, a part since %v; want %v, 0", what, r.Replica(), s.Whole-seconds(start), s.Since-seconds(start), want)
+			}
+		}
+		c.pass(time.Minute)
+	}
+	whole("alone", 0, one)
+	whole("both", 0, one, two)
+	delete(b.says, 2)
+	whole("the second is silent", 2*time.Minute, one)
+	whole("it is back", 0, one, two)
+	delete(b.says, 2)
+	three := newTraffic(c, 3, "tenant")
+	whole("it was restarted", 4*time.Minute, one, three)
+	whole("still", 4*time.Minute, one, three)
+	b.says[3] = nil
+	whole("its heir says that it leaves", 6*time.Minute, one)
+	whole("it was not so", 4*time.Minute, one, three)
+	b.fails = true
+	whole("the others cannot be heard", 8*time.Minute, one)
+	whole("still", 9*time.Minute, one)
+	b.fails = false
+	for id := range uint64(2 * maxLost) {
+		if err := newTraffic(c, 10+id, "tenant").exchange(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		_ = one.exchange(t.Context(), b)
+		delete(b.says, 10+id)
+	}
+	if n := len(one.lost); n != maxLost {
+		t.Errorf("%d lost replicas are remembered, want %d", n, maxLost)
 	}
 }
 

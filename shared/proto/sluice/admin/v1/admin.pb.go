@@ -1543,11 +1543,15 @@ type TopResponse struct {
 	// Requests in the range, decided by the limit or by all.
 	Total *Counts   `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
 	Rows  []*TopRow `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
-	// What is not listed was denied so often at most.
+	// What is not listed was denied so often at most, or by limits in shadow would have been.
 	OthersMost uint64 `protobuf:"varint,4,opt,name=others_most,json=othersMost,proto3" json:"others_most,omitempty"`
-	// How long ago every replica had told what it knew, and since when there is anything to know.
-	Age           uint64 `protobuf:"varint,5,opt,name=age,proto3" json:"age,omitempty"`
-	KnownFor      uint64 `protobuf:"varint,6,opt,name=known_for,json=knownFor,proto3" json:"known_for,omitempty"`
+	// How long ago every replica had told what it knew, since when there is anything to know, and since when nothing is missing: of
+	// what was before, a replica that has begun or gone since may have known a part.
+	Age      uint64 `protobuf:"varint,5,opt,name=age,proto3" json:"age,omitempty"`
+	KnownFor uint64 `protobuf:"varint,6,opt,name=known_for,json=knownFor,proto3" json:"known_for,omitempty"`
+	WholeFor uint64 `protobuf:"varint,7,opt,name=whole_for,json=wholeFor,proto3" json:"whole_for,omitempty"`
+	// Over how long keys and routes were counted, those in shadow too: the range, and up to a minute, 5 minutes or an hour more.
+	RankedFor     uint64 `protobuf:"varint,8,opt,name=ranked_for,json=rankedFor,proto3" json:"ranked_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1624,6 +1628,20 @@ func (x *TopResponse) GetKnownFor() uint64 {
 	return 0
 }
 
+func (x *TopResponse) GetWholeFor() uint64 {
+	if x != nil {
+		return x.WholeFor
+	}
+	return 0
+}
+
+func (x *TopResponse) GetRankedFor() uint64 {
+	if x != nil {
+		return x.RankedFor
+	}
+	return 0
+}
+
 type TopRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Limit string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1694,16 +1712,20 @@ func (x *TopRow) GetMissing() uint64 {
 	return 0
 }
 
+// What became of requests. Each is in exactly one of admitted, denied and left.
 type Counts struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Admitted uint64                 `protobuf:"varint,1,opt,name=admitted,proto3" json:"admitted,omitempty"`
 	Denied   uint64                 `protobuf:"varint,2,opt,name=denied,proto3" json:"denied,omitempty"`
-	// What limits in shadow would have denied.
-	ShadowDenied uint64 `protobuf:"varint,3,opt,name=shadow_denied,json=shadowDenied,proto3" json:"shadow_denied,omitempty"`
+	// What limits in shadow would have denied, and what they would have admitted: one of them for each limit that a request was under.
+	ShadowDenied   uint64 `protobuf:"varint,3,opt,name=shadow_denied,json=shadowDenied,proto3" json:"shadow_denied,omitempty"`
+	ShadowAdmitted uint64 `protobuf:"varint,6,opt,name=shadow_admitted,json=shadowAdmitted,proto3" json:"shadow_admitted,omitempty"`
 	// Admitted ones that left 5 % of their rate or less.
 	Near uint64 `protobuf:"varint,4,opt,name=near,proto3" json:"near,omitempty"`
 	// Decided without the service, as on_unavailable says.
-	Fallback      uint64 `protobuf:"varint,5,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	Fallback uint64 `protobuf:"varint,5,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	// Those whose client went away before they were decided.
+	Left          uint64 `protobuf:"varint,7,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1759,6 +1781,13 @@ func (x *Counts) GetShadowDenied() uint64 {
 	return 0
 }
 
+func (x *Counts) GetShadowAdmitted() uint64 {
+	if x != nil {
+		return x.ShadowAdmitted
+	}
+	return 0
+}
+
 func (x *Counts) GetNear() uint64 {
 	if x != nil {
 		return x.Near
@@ -1769,6 +1798,13 @@ func (x *Counts) GetNear() uint64 {
 func (x *Counts) GetFallback() uint64 {
 	if x != nil {
 		return x.Fallback
+	}
+	return 0
+}
+
+func (x *Counts) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -2451,7 +2487,7 @@ const file_sluice_admin_v1_admin_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
 	"\x05range\x18\x02 \x01(\tR\x05range\x12&\n" +
 	"\x02by\x18\x03 \x01(\x0e2\x16.sluice.admin.v1.TopByR\x02by\x12\x12\n" +
-	"\x04most\x18\x04 \x01(\rR\x04most\"\xcf\x01\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\"\x8b\x02\n" +
 	"\vTopResponse\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\tR\x05range\x12-\n" +
 	"\x05total\x18\x02 \x01(\v2\x17.sluice.admin.v1.CountsR\x05total\x12+\n" +
@@ -2459,18 +2495,23 @@ const file_sluice_admin_v1_admin_proto_rawDesc = "" +
 	"\vothers_most\x18\x04 \x01(\x04R\n" +
 	"othersMost\x12\x10\n" +
 	"\x03age\x18\x05 \x01(\x04R\x03age\x12\x1b\n" +
-	"\tknown_for\x18\x06 \x01(\x04R\bknownFor\"}\n" +
+	"\tknown_for\x18\x06 \x01(\x04R\bknownFor\x12\x1b\n" +
+	"\twhole_for\x18\a \x01(\x04R\bwholeFor\x12\x1d\n" +
+	"\n" +
+	"ranked_for\x18\b \x01(\x04R\trankedFor\"}\n" +
 	"\x06TopRow\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
 	"\x06counts\x18\x03 \x01(\v2\x17.sluice.admin.v1.CountsR\x06counts\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\x04R\amissing\"\x91\x01\n" +
+	"\amissing\x18\x04 \x01(\x04R\amissing\"\xce\x01\n" +
 	"\x06Counts\x12\x1a\n" +
 	"\badmitted\x18\x01 \x01(\x04R\badmitted\x12\x16\n" +
 	"\x06denied\x18\x02 \x01(\x04R\x06denied\x12#\n" +
-	"\rshadow_denied\x18\x03 \x01(\x04R\fshadowDenied\x12\x12\n" +
+	"\rshadow_denied\x18\x03 \x01(\x04R\fshadowDenied\x12'\n" +
+	"\x0fshadow_admitted\x18\x06 \x01(\x04R\x0eshadowAdmitted\x12\x12\n" +
 	"\x04near\x18\x04 \x01(\x04R\x04near\x12\x1a\n" +
-	"\bfallback\x18\x05 \x01(\x04R\bfallback\"\x0f\n" +
+	"\bfallback\x18\x05 \x01(\x04R\bfallback\x12\x12\n" +
+	"\x04left\x18\a \x01(\x04R\x04left\"\x0f\n" +
 	"\rStatusRequest\"\xb2\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x15\n" +
