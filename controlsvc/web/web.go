@@ -230,6 +230,9 @@ type perSecond struct {
 	Admitted float64 `json:"admitted"`
 	Denied   float64 `json:"denied"`
 	Near     float64 `json:"near"`
+	// ShadowAdmitted and ShadowDenied are verdicts of limits in shadow, one for each limit that a request was under.
+	ShadowAdmitted float64 `json:"shadow_admitted"`
+	ShadowDenied   float64 `json:"shadow_denied"`
 }
 
 // nowOver is how many seconds the rates of now are of; they end reportsWithin before all replicas have told, for by then workers
@@ -252,7 +255,10 @@ func rateNow(t *traffic.Snapshot) perSecond {
 		}
 		return float64(sum) / float64(max(1, end-begin))
 	}
-	return perSecond{Admitted: rate(s.Admitted), Denied: rate(s.Denied), Near: rate(s.Near)}
+	return perSecond{
+		Admitted: rate(s.Admitted), Denied: rate(s.Denied), Near: rate(s.Near),
+		ShadowAdmitted: rate(s.ShadowAdmitted), ShadowDenied: rate(s.ShadowDenied),
+	}
 }
 
 // inForce is a limit of the policy in force.

@@ -43,10 +43,13 @@ export class Chart {
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redraw());
   }
 
-  // data: the times in seconds, then the values of each line; null where there is none.
-  set(data) {
+  // data: the times in seconds, then the values of each line; null where there is none. lines: as above, where others are to be
+  // drawn than before.
+  set(data, lines = this.lines) {
     this.data = data;
-    if (this.plot) {
+    const same = lines.length === this.lines.length && lines.every((line, i) => line === this.lines[i]);
+    this.lines = lines;
+    if (this.plot && same) {
       this.plot.setData(data);
     } else {
       this.redraw();
