@@ -178,7 +178,7 @@ func TestTheFirstBarHasNoRate(t *testing.T) {
 	var drawn bytes.Buffer
 	l := &logFiles{size: 1 << 30}
 	bar := l.bar(&drawn)
-	if err := bar.Set64(1 << 20); err != nil {
+	if err := bar.Set64(1 << 29); err != nil {
 		t.Fatal(err)
 	}
 	first := slices.DeleteFunc(strings.Split(drawn.String(), "\r"), func(frame string) bool { return strings.TrimSpace(frame) == "" })[0]

@@ -132,9 +132,12 @@ func (l *DenialLog) write(ctx context.Context, line denialLine) {
 	attributes := []slog.Attr{
 		slog.String("limit", line.Limit), slog.String("key", line.Key), slog.Bool("shadow", line.Shadow),
 		slog.String("route", line.Route), slog.String("window", line.Window.String()),
-		slog.String("source", admission.Source(line.Source).String()), slog.Int64("remaining", line.Remaining),
-		slog.String("retry_after", line.RetryAfter.String()), slog.String("age", line.Age.String()),
+		slog.String("source", admission.Source(line.Source).String()), slog.String("retry_after", line.RetryAfter.String()),
+		slog.String("age", line.Age.String()),
 		slog.String("worker", workerName(line.worker)), slog.Int64("count", line.count),
+	}
+	if admission.Source(line.Source) != admission.FromFallback { // which knows nothing of what is left
+		attributes = append(attributes, slog.Int64("remaining", line.Remaining))
 	}
 	if line.TraceID != "" {
 		attributes = append(attributes, slog.String("trace_id", line.TraceID))

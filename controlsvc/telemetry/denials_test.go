@@ -44,6 +44,27 @@ func ended() context.Context {
 	return ctx
 }
 
+// A worker that decides without the service does not know what is left of a limit, so no line says so.
+func TestFallbackDenialHasNoRemaining(t *testing.T) {
+	var text bytes.Buffer
+	l := telemetry.NewMetrics().DenialLog(telemetry.NewLogger(&text, slog.LevelInfo), func() instant.Instant { return second }, time.Second)
+	l.SetPolicy(shop("tenant", "reports"))
+	for limit, source := range map[string]admission.Source{"tenant": admission.FromFallback, "reports": admission.FromStore} {
+		l.Reported(7, &wire.Report{
+			Tallies: []wire.Tally{{Limit: limit, Result: wire.Denied, Count: 1}},
+			Denials: []wire.DenialSample{{KeyRef: wire.KeyRef{Limit: limit, Key: "acme"}, Source: uint8(source), Remaining: 89}},
+		})
+	}
+	l.Run(ended())
+	told := map[any]any{}
+	for _, line := range lines(t, text.String()) {
+		told[line["source"]] = line["remaining"]
+	}
+	if diff := cmp.Diff(map[any]any{"fallback": nil, "store": 89.}, told); diff != "" {
+		t.Errorf("what is said to be left (-want +got):\n%s", diff)
+	}
+}
+
 func TestDenialLog(t *testing.T) {
 	m := telemetry.NewMetrics()
 	var text bytes.Buffer
