@@ -204,3 +204,34 @@ func TestAFullMemoryStaysFull(t *testing.T) {
 		})
 	}
 }
+
+// What a replica says of what it knows itself is what another one is told by the store.
+func TestReplicasTellTheSame(t *testing.T) {
+	for limits, costs := range map[string][]int64{
+		"rates: [10/24h], algorithm: sliding_buckets":     {10, 1, 3},
+		"rates: [2000/24h], mode: strict":                 {2000, 1},
+		"rates: ['10/s', '12/m'], mode: strict":           {10, 3, 2},
+		"rates: ['10/s', '12/m'], algorithm: sliding_log": {10, 3, 2},
+	} {
+		inWorld(t, "  - {name: all, descriptor: [{key: a}], "+limits+"}", func(w *world) {
+			pass(1234567 * time.Microsecond)
+			other, stop := w.beside()
+			defer stop()
+			for i, cost := range costs {
+				var told [2]replica.Decision
+				for n, r := range []*replica.Replica{w.replica, other} {
+					if n == 1 && i == 0 {
+						continue // that one admits
+					}
+					if err := r.Decide(w.t.Context(), w.authority.Policy(), []replica.Demand{{Key: "x", Cost: cost}}, &told[n]); err != nil {
+						w.t.Error(err)
+					}
+				}
+				a, b := told[0].Output, told[1].Output
+				if i > 0 && (a.Verdict != b.Verdict || a.Rate != b.Rate || a.Remaining != b.Remaining || a.Reset != b.Reset || a.RetryAfter != b.RetryAfter) {
+					w.t.Errorf("%s, cost %d: %+v and %+v", limits, cost, a, b)
+				}
+			}
+		})
+	}
+}

@@ -202,8 +202,7 @@ func spend(now instant.Instant, in Input) Output {
 			one = d.fallBack(now, in.Workers, in.Rank)
 			source = FromFallback
 		case d.Key.async():
-			one = d.Key.countReport(now, d.Key.countFree(now)-d.Cost)
-			one.Verdict, one.Source = Admit, FromCount
+			one = d.admitCounted(now)
 			source = max(source, FromCount)
 		}
 		one.Demand = i
@@ -241,7 +240,7 @@ func (d Demand) deny(now instant.Instant, p Patience) (Output, bool) {
 	if i := k.tooLarge(d.Cost); i >= 0 {
 		return Output{
 			Verdict: Deny, Source: FromPolicy, Rate: k.rule.Rates[i], Never: true,
-			Remaining: max(0, k.rule.Rates[i].Units-k.logs[i].AtMost(now)), Reset: k.logs[i].EmptyIn(now),
+			Remaining: k.left(now, i), Reset: k.emptyIn(now, i),
 		}, true
 	}
 	if in, is := d.startsIn(now); is {
@@ -257,15 +256,11 @@ func (d Demand) deny(now instant.Instant, p Patience) (Output, bool) {
 			return out, true
 		}
 	}
-	if i := k.loggedOut(now, d.Cost); i >= 0 {
-		rate := k.rule.Rates[i]
-		out := Output{
-			Verdict: Deny, Source: FromLog, Rate: rate,
-			Remaining:  max(0, rate.Units-k.logs[i].AtMost(now)),
-			Reset:      k.logs[i].EmptyIn(now),
-			RetryAfter: k.logs[i].FallsTo(rate.Units-d.Cost, now, 0),
-		}
-		return out, !k.waits(now, p, out.RetryAfter)
+	if wait := k.loggedOut(now, d.Cost); wait > 0 {
+		i := k.least(now)
+		return Output{
+			Verdict: Deny, Source: FromLog, Rate: k.rule.Rates[i], Remaining: k.left(now, i), Reset: k.emptyIn(now, i), RetryAfter: wait,
+		}, !k.waits(now, p, wait)
 	}
 	return Output{}, false
 }
@@ -285,14 +280,14 @@ func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
 			share.Units = Share(rate.Units, workers, rank)
 		}
 		log := &k.logs[i]
-		one := Output{Verdict: Admit, Source: FromFallback, Rate: share, Reset: log.EmptyIn(now)}
+		one := Output{Verdict: Admit, Source: FromFallback, Rate: share, Reset: rate.Window} // of what is spent now
 		left := share.Units - log.AtMost(now)
 		one.Remaining = max(0, left-d.Cost)
 		switch {
 		case k.rule.Limit.OnUnavailable == limit.Deny:
-			one.Verdict, one.Unavailable, one.RetryAfter = Deny, true, unavailableRetry
+			one.Verdict, one.Unavailable, one.RetryAfter, one.Reset = Deny, true, unavailableRetry, log.EmptyIn(now)
 		case k.rule.Limit.OnUnavailable == limit.Local && left < d.Cost:
-			one.Verdict, one.Remaining = Deny, max(0, left)
+			one.Verdict, one.Remaining, one.Reset = Deny, max(0, left), log.EmptyIn(now)
 			one.RetryAfter = log.FallsTo(share.Units-d.Cost, now, 0)
 			// A cost above the share may still pass when the service is back.
 			one.RetryAfter = max(one.RetryAfter, unavailableRetry)

@@ -348,3 +348,108 @@ func BenchmarkStepOwnLog(b *testing.B) {
 		}
 	}
 }
+
+// What a worker's own log denies it denies for as long as the rate does that denies for the longest, and tells of the one with the
+// smallest share left, as the store does.
+func TestALoggedDenialTellsTheLongestWait(t *testing.T) {
+	l := tenPerSecond()
+	l.Rates = append(l.Rates, limit.Rate{Units: 12, Window: time.Minute})
+	k := admission.NewKey(l.Rule("", ""))
+	want(t, "ten", answer(0, 0, costing(k, 10), granted(10, 0)), admission.Admit, admission.FromStore)
+	out := admission.Step(100*milli, costing(k, 3))
+	want(t, "three", out, admission.Deny, admission.FromLog)
+	if out.Rate != l.Rates[0] || out.RetryAfter != 59900*time.Millisecond || out.Remaining != 0 {
+		t.Errorf("%v, retry after %v, %d left; want 10/s, 59.9s, 0", out.Rate, out.RetryAfter, out.Remaining)
+	}
+	out = admission.Step(100*milli, costing(k, 2))
+	want(t, "two", out, admission.Deny, admission.FromLog)
+	if out.Rate != l.Rates[0] || out.RetryAfter != 900*time.Millisecond {
+		t.Errorf("%v, retry after %v; want 10/s, 900ms", out.Rate, out.RetryAfter)
+	}
+	answer(second, second, costing(k, 2), granted(2, 8))
+	out = admission.Step(second, one(k))
+	want(t, "one more than a minute has", out, admission.Deny, admission.FromLog)
+	if out.Rate != l.Rates[1] || out.RetryAfter != 59*time.Second {
+		t.Errorf("%v, retry after %v; want 12/m, 59s", out.Rate, out.RetryAfter)
+	}
+}
+
+// Units that are counted in buckets come back with their bucket: as the store said, or a bucket later at the latest.
+func TestALoggedDenialOfBuckets(t *testing.T) {
+	const day, width = 24 * time.Hour, 675 * time.Second
+	l := tenPerSecond()
+	l.Rates, l.Algorithm = []limit.Rate{{Units: 10, Window: day}}, limit.SlidingBuckets
+	told := func(remaining int64, reset time.Duration) wire.AskResult {
+		r := granted(10-remaining, remaining)
+		r.Window, r.Reset = day, reset
+		return r
+	}
+	check := func(out admission.Output, retry, reset time.Duration) {
+		t.Helper()
+		want(t, "one more", out, admission.Deny, admission.FromLog)
+		if out.RetryAfter != retry || out.Reset != reset {
+			t.Errorf("retry after %v, empty in %v; want %v, %v", out.RetryAfter, out.Reset, retry, reset)
+		}
+	}
+	k := admission.NewKey(l.Rule("", ""))
+	answer(0, 0, costing(k, 10), told(0, day+78*time.Second))
+	check(admission.Step(second, one(k)), day+77*time.Second, day+77*time.Second)
+
+	k = admission.NewKey(l.Rule("", ""))
+	answer(0, 0, costing(k, 9), told(1, day+78*time.Second))
+	hour := instant.Instant(0).Add(time.Hour)
+	answer(hour, hour, one(k), told(0, day+50*time.Second))
+	check(admission.Step(hour, one(k)), day-time.Hour+width, day+50*time.Second)
+
+	l.Rates = []limit.Rate{{Units: 10, Window: time.Second}, {Units: 12, Window: day}} // of which the store tells of one
+	k = admission.NewKey(l.Rule("", ""))
+	answer(0, 0, costing(k, 10), granted(10, 0))
+	check(admission.Step(0, costing(k, 3)), day+width, time.Second)
+}
+
+// Nor does a denial tell of more than the store has left.
+func TestALoggedDenialTellsWhatTheStoreHasLeft(t *testing.T) {
+	k := admission.NewKey(tenPerSecond().Rule("", ""))
+	answer(0, 0, one(k), granted(1, 1)) // others spent eight
+	out := admission.Step(milli, costing(k, 10))
+	want(t, "ten", out, admission.Deny, admission.FromLog)
+	if out.Remaining != 1 {
+		t.Errorf("%d left, want 1", out.Remaining)
+	}
+	out = admission.Step(milli, costing(k, 11))
+	want(t, "eleven", out, admission.Deny, admission.FromPolicy)
+	if out.Remaining != 1 {
+		t.Errorf("%d left, want 1", out.Remaining)
+	}
+	if out = admission.Step(3*second, costing(k, 11)); out.Remaining != 10 {
+		t.Errorf("%d left when everything has left the window, want 10", out.Remaining)
+	}
+}
+
+// What is admitted without the store leaves a window later, the first time too.
+func TestTheFirstAnswerTellsItsReset(t *testing.T) {
+	async := tenPerSecond()
+	async.Mode = limit.Async
+	for name, l := range map[string]*policy.Limit{"fallback": tenPerSecond(), "async": async} {
+		in := one(admission.NewKey(l.Rule("", "")))
+		in.Away = l.Mode != limit.Async
+		for _, now := range []instant.Instant{0, milli} {
+			if out := admission.Step(now, in); out.Verdict != admission.Admit || out.Reset != time.Second {
+				t.Errorf("%s at %d: %v, empty in %v; want an admission, and a second", name, now, out.Verdict, out.Reset)
+			}
+		}
+	}
+	k := admission.NewKey(async.Rule("", ""))
+	admission.Step(0, one(k))
+	result := granted(0, 9)
+	result.Lease = ""
+	k.HoldCount(0, 0, 0, &result)
+	if out := admission.Step(500*milli, one(k)); out.Verdict != admission.Admit || out.Reset != time.Second {
+		t.Errorf("half a second after a count: %v, empty in %v; want an admission, and a second", out.Verdict, out.Reset)
+	}
+}
+
+// costing is a request of that cost.
+func costing(k *admission.Key, cost int64) admission.Input {
+	return admission.Input{Demands: []admission.Demand{{Key: k, Cost: cost}}}
+}

@@ -152,9 +152,7 @@ func (a *Answer) decide(i int, p Patience) Output {
 		if denied, is := d.denyCounted(a.received); is {
 			return denied
 		}
-		out := d.Key.countReport(a.received, d.Key.countFree(a.received)-d.Cost)
-		out.Verdict, out.Source = Admit, FromCount
-		return out
+		return d.admitCounted(a.received)
 	}
 	out := d.Key.report(a.received)
 	out.Verdict, out.Source = Admit, FromStore

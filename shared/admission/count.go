@@ -107,6 +107,17 @@ func (d Demand) denyCounted(now instant.Instant) (Output, bool) {
 	return out, true
 }
 
+// admitCounted gives how the key stands once a request in mode async is admitted: what is spent now leaves a window later.
+func (d Demand) admitCounted(now instant.Instant) Output {
+	k := d.Key
+	out := k.countReport(now, k.countFree(now)-d.Cost)
+	out.Verdict, out.Source = Admit, FromCount
+	if !k.count.known || k.rule.Limit.Algorithm.NeverOver() {
+		out.Reset = max(out.Reset, out.Rate.Window)
+	}
+	return out
+}
+
 // countReport gives how the key stands as far as the worker knows, with so many units free.
 func (k *Key) countReport(now instant.Instant, free int64) Output {
 	out := k.report(now)

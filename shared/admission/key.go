@@ -227,22 +227,65 @@ func (k *Key) standing(now instant.Instant, cost int64) bool {
 	return k.hasHeard && now < k.denial.until && cost >= k.denial.cost
 }
 
-// loggedOut says which rate's own log alone denies a request of the cost, for at most as long as the store has been heard
-// within ReaskAfter; -1 for none.
+// loggedOut says for how long the worker's own log of one of the rates alone denies a request of the cost, and the longest where
+// several do, for at most as long as the store has been heard within ReaskAfter; 0 where none does.
 //
 // What a worker spent after some instant of its own clock, the store has charged at a later instant still, so that it
 // counts in the store at least as long: the store would deny as well. Not so where units come back before a window is over,
 // at the boundary of fixed windows or out of a bucket that fills again.
-func (k *Key) loggedOut(now instant.Instant, cost int64) int {
+func (k *Key) loggedOut(now instant.Instant, cost int64) (wait time.Duration) {
 	if !k.rule.Limit.Algorithm.NeverOver() || !k.hasHeard || now >= k.heard.Add(ReaskAfter) {
-		return -1
+		return 0
 	}
 	for i, rate := range k.rule.Rates {
 		if k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-cost {
-			return i
+			falls := min(k.logs[i].FallsTo(rate.Units-cost, now, 0)+k.bucket(i), k.emptyIn(now, i))
+			wait = max(wait, falls, time.Microsecond)
 		}
 	}
-	return -1
+	return wait
+}
+
+// least gives the rate of which the smallest share is left, which is told as the store does.
+func (k *Key) least(now instant.Instant) (at int) {
+	rates := k.rule.Rates
+	for i := 1; i < len(rates); i++ {
+		if float64(k.left(now, i))*float64(rates[at].Units) < float64(k.left(now, at))*float64(rates[i].Units) {
+			at = i
+		}
+	}
+	return at
+}
+
+// bucket is by how much units of a rate may come back later than a window after they were spent: with their bucket.
+func (k *Key) bucket(i int) time.Duration {
+	if k.rule.Limit.Algorithm != limit.SlidingBuckets {
+		return 0
+	}
+	return limit.BucketWidth(k.rule.Rates[i].Window)
+}
+
+// emptyIn gives when a rate's window is empty again, as far as the worker knows: as the store said where that covers what the worker
+// has spent since.
+func (k *Key) emptyIn(now instant.Instant, i int) time.Duration {
+	own := k.logs[i].EmptyIn(now)
+	if told := k.state.emptyAt.Sub(now); k.state.rate.SameWindow(k.rule.Rates[i]) && told >= own {
+		return max(0, told)
+	}
+	if own > 0 {
+		own += k.bucket(i)
+	}
+	return own
+}
+
+// left gives what a rate has left, as far as the worker knows: by what it spent itself, and by what the store said as long as
+// that may hold.
+func (k *Key) left(now instant.Instant, i int) int64 {
+	left := k.rule.Rates[i].Units - k.logs[i].AtMost(now)
+	if k.state.rate.SameWindow(k.rule.Rates[i]) && now < k.state.emptyAt {
+		left = min(left, k.state.remaining+k.Free(now))
+	}
+	return max(0, left)
 }
 
 // tooLarge gives a rate that a request of the cost could never meet; -1 for none.

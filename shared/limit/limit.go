@@ -165,6 +165,15 @@ func (a Algorithm) String() string { return name(algorithmNames[:], uint8(a), "a
 // NeverOver says that no window ever holds more than the limit's units: what was spent within one counts for a whole window.
 func (a Algorithm) NeverOver() bool { return a == SlidingLog || a == SlidingBuckets }
 
+// Buckets is into how many parts SlidingBuckets divides a window, and a few more where it is not a multiple of so many
+// microseconds. A unit counts for at most one of them too long.
+const Buckets = 128
+
+// BucketWidth gives the length of one bucket of a window, in whole microseconds.
+func BucketWidth(window time.Duration) time.Duration {
+	return (window / Buckets).Truncate(time.Microsecond)
+}
+
 // ParseAlgorithm reads the policy's word for an algorithm; false where there is none of that name.
 func ParseAlgorithm(text string) (Algorithm, bool) {
 	n, ok := number(algorithmNames[:], text)

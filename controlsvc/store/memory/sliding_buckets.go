@@ -234,7 +234,7 @@ func (s *slidingBuckets) window(length time.Duration, now instant.Instant) *buck
 			return w
 		}
 	}
-	w := &bucketWindow{length: length, width: store.BucketWidth(length)}
+	w := &bucketWindow{length: length, width: limit.BucketWidth(length)}
 	w.pruned = w.edge(now)
 	s.rings = append(s.rings, w)
 	return w

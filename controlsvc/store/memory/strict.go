@@ -77,7 +77,7 @@ func (s *Strict) Charge(rates []limit.Rate, units int64, now instant.Instant, in
 		w := s.window(rates[i].Window)
 		score := now.Add(in)
 		if s.buckets {
-			width := store.BucketWidth(w.length).Microseconds()
+			width := limit.BucketWidth(w.length).Microseconds()
 			score = instant.Instant(ceilDiv(int64(score), width) * width)
 		}
 		if !w.add(score, units, now) {

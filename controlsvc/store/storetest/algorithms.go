@@ -3,7 +3,6 @@ package storetest
 import (
 	"time"
 
-	"sluice/controlsvc/store"
 	"sluice/shared/limit"
 	"sluice/testharness/oracle"
 )
@@ -50,11 +49,11 @@ func algorithms() []expected {
 		},
 		{
 			algorithm: limit.SlidingBuckets,
-			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewBuckets(store.Buckets, rates...) },
+			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewBuckets(limit.Buckets, rates...) },
 			scenarios: bucketScenarios(),
-			late:      store.BucketWidth,
+			late:      limit.BucketWidth,
 			most:      func(rate limit.Rate) int64 { return rate.Units },
-			bound:     store.Buckets + 1 + 6, // the first and the last are cut; and the sums
+			bound:     limit.Buckets + 1 + 6, // the first and the last are cut; and the sums
 		},
 		{
 			algorithm: limit.SlidingWindowCounter,
