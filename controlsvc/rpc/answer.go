@@ -20,9 +20,12 @@ func (c *call) response(random func() uint64) mem.BufferSlice {
 	over := d.Verdict != admission.Admit
 	c.message = appendNumber(c.message[:0], 1, codeOf(over))
 	for _, at := range c.of {
-		if at >= 0 && d.Standings[at].Told != nil {
+		switch {
+		case at >= 0 && d.Standings[at].Told != nil:
 			c.standing(&d.Standings[at])
-		} else {
+		case at >= 0: // the limit does not bind this key
+			c.status = appendNumber(appendNumber(c.status[:0], 1, codeOf(false)), 3, math.MaxUint32)
+		default:
 			c.status = appendNumber(c.status[:0], 1, codeOf(false))
 		}
 		c.message = appendBytes(c.message, 2, c.status)
@@ -67,8 +70,7 @@ func (c *call) standing(s *replica.Standing) {
 		}
 		b = appendBytes(b, 2, r)
 		b = appendNumber(b, 3, uint64(min(max(s.Remaining, 0), math.MaxUint32)))
-		r = appendNumber(r[:0], 1, uint64(s.Reset/time.Second))
-		r = appendNumber(r, 2, uint64(s.Reset%time.Second))
+		r = appendNumber(r[:0], 1, uint64(ratefields.Seconds(s.Reset))) // Envoy cuts parts of a second off
 		b = appendBytes(b, 4, r)
 		c.rate = r
 	}

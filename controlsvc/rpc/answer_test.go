@@ -38,7 +38,11 @@ func generated(c *call) *ratelimitv3.RateLimitResponse {
 	for _, at := range c.of {
 		one := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
 		r.Statuses = append(r.Statuses, one)
-		if at < 0 || d.Standings[at].Told == nil {
+		if at < 0 {
+			continue
+		}
+		if d.Standings[at].Told == nil {
+			one.LimitRemaining = math.MaxUint32
 			continue
 		}
 		s := &d.Standings[at]
@@ -49,7 +53,7 @@ func generated(c *call) *ratelimitv3.RateLimitResponse {
 			continue
 		}
 		one.LimitRemaining = uint32(min(max(s.Remaining, 0), math.MaxUint32))
-		one.DurationUntilReset = durationpb.New(s.Reset)
+		one.DurationUntilReset = durationpb.New((s.Reset + time.Second - time.Nanosecond).Truncate(time.Second))
 		unit, multiplier := unitOf(s.Rate.Window)
 		one.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
 			Name: s.Told.Limit.Name, RequestsPerUnit: uint32(min(s.Rate.Units, math.MaxUint32)), Unit: unit,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -92,6 +93,8 @@ func says(r *ratelimitv3.RateLimitResponse) string {
 		b.WriteString(" " + letter[s.GetCode()])
 		if l := s.GetCurrentLimit(); l != nil {
 			fmt.Fprintf(&b, "%s:%d", l.GetName(), s.GetLimitRemaining())
+		} else if s.GetLimitRemaining() == math.MaxUint32 {
+			b.WriteString(":free")
 		}
 	}
 	return b.String()
@@ -117,7 +120,7 @@ func TestShouldRateLimit(t *testing.T) {
 		// Unknown descriptors, and none.
 		{"nobody=1", "O O"},
 		{"tenant=gamma|nobody=1", "O Otenant:0 O"},
-		{"free=1", "O O"},
+		{"free=1", "O O:free"},
 		// Hits of its own; 0 only looks.
 		{"tenant=delta +2", "O Otenant:1"},
 		{"tenant=delta +0", "O Otenant:1"},
@@ -141,7 +144,7 @@ func TestShouldRateLimit(t *testing.T) {
 		{"acme=1 @2/MINUTE", "O O"},
 		{"free=1 @1/MINUTE", "O Ofree:0"},
 		{"free=1 @1/MINUTE", "X Xfree:0"},
-		{"free=1", "O O"},
+		{"free=1", "O O:free"},
 		{"tenant=acme @1000/SECOND", "O Oacme:999"},
 		// The same key twice is one demand.
 		{"tenant=zeta|tenant=zeta", "O Otenant:1 Otenant:1"},
