@@ -210,16 +210,12 @@ block: [{identity: client, values: [192.0.2.66]}]
 limits:
 `
 
-// drawPolicy gives a policy of strict limits. A token bucket stands alone: what another limit denies, enforcement has taken out of
-// the bucket and does not put back, and how often depends on how often a worker asks.
+// drawPolicy gives a policy of strict limits.
 func drawPolicy(t *rapid.T) *policy.Policy {
 	var b strings.Builder
 	b.WriteString(head)
-	algorithms := []string{"sliding_log", "sliding_buckets", "sliding_window_counter", "fixed_window"}
+	algorithms := []string{"sliding_log", "sliding_buckets", "sliding_window_counter", "fixed_window", "token_bucket"}
 	limits := rapid.IntRange(1, 3).Draw(t, "limits")
-	if limits == 1 {
-		algorithms = append(algorithms, "token_bucket")
-	}
 	units := 0
 	rate := func(window string, more int) string {
 		units = more + rapid.IntRange(0, 6).Draw(t, "units")

@@ -400,3 +400,41 @@ func TestHeldUntilTheCallersDeadline(t *testing.T) {
 		}
 	})
 }
+
+// What one descriptor denies charges nothing to another, by whatever algorithm that is counted: those who are over a limit of
+// their own do not spend what is there for all.
+func TestDeniedByOneLimitChargesNothingToAnother(t *testing.T) {
+	const callers, units = 20, 60
+	for _, algorithm := range []string{"sliding_log", "sliding_buckets", "sliding_window_counter", "fixed_window", "token_bucket"} {
+		t.Run(algorithm, func(t *testing.T) {
+			_, client := envoys(t, fmt.Sprintf("domain: shop\nlimits:\n"+
+				"  - {name: own, descriptor: [{key: own}], rates: [1/h], mode: strict, algorithm: %[1]s}\n"+
+				"  - {name: all, descriptor: [{key: all}], rates: [%[2]d/h], mode: strict, algorithm: %[1]s}\n", algorithm, units), nil)
+			asked := func(text string) string {
+				t.Helper()
+				got, err := client.ShouldRateLimit(soon(t), question(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return says(got)
+			}
+			// Half are over their own limit when they come to both for the first time: it is the store that denies those.
+			for i := range callers {
+				name := fmt.Sprintf("own=%d", i)
+				if i%2 == 0 {
+					asked(name)
+					for range 2 {
+						if got := asked(name + "|all=1"); !strings.HasPrefix(got, "X Xown:0 Oall:") {
+							t.Fatalf("%s: %s", name, got)
+						}
+					}
+				} else if got := asked(name + "|all=1"); !strings.HasPrefix(got, "O ") {
+					t.Fatalf("%s: %s", name, got)
+				}
+			}
+			if got, want := asked("all=1 +0"), fmt.Sprintf("O Oall:%d", units-callers/2); got != want {
+				t.Errorf("in the end %s, want %s", got, want)
+			}
+		})
+	}
+}

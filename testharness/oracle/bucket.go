@@ -2,18 +2,20 @@ package oracle
 
 import (
 	"math/big"
+	"slices"
 	"time"
 )
 
 // TokenBucket is the generic cell rate algorithm, in exact fractions: of each rate an instant, full, at which the bucket is
-// full again. What was granted never comes back.
+// full again. Where something comes back, that is counted anew from all that was ever charged and has not come back.
 type TokenBucket struct {
+	ledger
+
 	rates []Rate
 	// burst of each rate, in units.
 	burst []int64
 	// full is in microseconds.
-	full   []*big.Rat
-	grants int
+	full []*big.Rat
 }
 
 // NewTokenBucket gives a full bucket for each rate. A burst of 0 is the rate's units. Of rates with one window the one
@@ -33,7 +35,7 @@ func NewTokenBucket(burst int64, rates ...Rate) *TokenBucket {
 
 // Reserve asks for a multiple of least, at most want, in all rates or none. Units come before time: a lease lasts only as
 // long as its units, spent at its end, would be within the burst; one that starts later than now at least a moment.
-func (b *TokenBucket) Reserve(now time.Duration, _ string, want, least int64, ttl, horizon time.Duration) Grant {
+func (b *TokenBucket) Reserve(now time.Duration, call string, want, least int64, ttl, horizon time.Duration) Grant {
 	grant := Grant{Start: now, End: now}
 	grant.Units = multiple(min(want, b.free(now)), least)
 	if grant.Units > 0 {
@@ -49,9 +51,8 @@ func (b *TokenBucket) Reserve(now time.Duration, _ string, want, least int64, tt
 		}
 	}
 	if grant.Units > 0 {
-		b.grants++
-		grant.Number = b.grants
-		b.Record([]Use{{At: grant.End, Units: grant.Units}})
+		b.charge(&grant, call, grant.End > grant.Start)
+		b.take(b.charges[len(b.charges)-1])
 	}
 	if want-grant.Units >= least {
 		retryAt, ok := b.firstFree(now, least)
@@ -125,30 +126,73 @@ func (b *TokenBucket) firstFree(now time.Duration, least int64) (at time.Duratio
 	return at, true
 }
 
-// Settle gives nothing back.
-func (b *TokenBucket) Settle(int, []Use, int64) {}
-
-// Cancel gives nothing back.
-func (b *TokenBucket) Cancel(string) {}
-
-// Record takes units out whatever the limit: full' = max(full, instant) + units·T.
-func (b *TokenBucket) Record(uses []Use) {
+// Settle says when a grant's units were spent, and how many never will be: those come back. Where it says it of all of them,
+// they count as spent with the last of them, else at the grant's end. What it says too much is left out, the units given
+// back first, then the earliest uses. Only the first of a grant counts.
+func (b *TokenBucket) Settle(number int, uses []Use, unused int64) {
+	i := slices.IndexFunc(b.charges, func(c charge) bool { return number != 0 && c.grant == number })
+	if i < 0 {
+		return
+	}
+	c := &b.charges[i]
+	spent, last := int64(0), time.Duration(-1<<62)
 	for _, use := range uses {
-		for i, rate := range b.rates {
-			if at := ratio(use.At.Microseconds(), 1); b.full[i].Cmp(at) < 0 {
-				b.full[i] = at
-			}
-			b.full[i] = new(big.Rat).Add(b.full[i], b.emission(rate, use.Units))
+		if use.Units > 0 {
+			spent, last = spent+use.Units, max(last, use.At)
 		}
+	}
+	spent = min(spent, c.units)
+	kept := c.units - spent - min(c.units-spent, unused)
+	c.grant, c.units = 0, spent+kept
+	if kept == 0 {
+		c.score = min(c.score, last)
+	}
+	if c.units == 0 {
+		b.charges = slices.Delete(b.charges, i, i+1)
+	}
+	b.anew()
+}
+
+// Cancel takes back what a call was granted and has not been settled.
+func (b *TokenBucket) Cancel(call string) {
+	b.ledger.Cancel(call)
+	b.anew()
+}
+
+// Record takes units out whatever the limit.
+func (b *TokenBucket) Record(uses []Use) {
+	from := len(b.charges)
+	b.ledger.Record(uses)
+	for _, c := range b.charges[from:] {
+		b.take(c)
+	}
+}
+
+// take counts a charge: full' = max(full, score) + units·T.
+func (b *TokenBucket) take(c charge) {
+	for i, rate := range b.rates {
+		if at := ratio(c.score.Microseconds(), 1); b.full[i].Cmp(at) < 0 {
+			b.full[i] = at
+		}
+		b.full[i] = new(big.Rat).Add(b.full[i], b.emission(rate, c.units))
+	}
+}
+
+// anew counts every charge anew, in their order.
+func (b *TokenBucket) anew() {
+	b.full = nil
+	for range b.rates {
+		b.full = append(b.full, ratio(-1<<50, 1))
+	}
+	for _, c := range b.charges {
+		b.take(c)
 	}
 }
 
 // Reset fills every bucket.
 func (b *TokenBucket) Reset() {
-	b.full = nil
-	for range b.rates {
-		b.full = append(b.full, ratio(-1<<50, 1))
-	}
+	b.ledger.Reset()
+	b.anew()
 }
 
 // States gives a state for each rate. Its reset is when the bucket is full, rounded up to the microsecond.
@@ -165,3 +209,18 @@ func (b *TokenBucket) States(now time.Duration) []State {
 
 // Least gives the state with the smallest remaining share of its units, the earlier where two are equal.
 func (b *TokenBucket) Least(now time.Duration) State { return least(b.States(now)) }
+
+// MostMissing is the most units, rounded up, that are missing at any admission from a bucket that is full at first and fills
+// at a rate: with a burst of as many, no interval has more than the burst and what flows in meanwhile. The admissions are in
+// their order, each certainly made once it was answered.
+func MostMissing(admissions []Interval, rate Rate) int64 {
+	var missing, most int64 // in units × nanoseconds of the window
+	for i, a := range admissions {
+		if i > 0 {
+			missing -= min(missing, rate.Units*int64(a.Answered-admissions[i-1].Answered))
+		}
+		missing += a.Units * int64(rate.Window)
+		most = max(most, missing)
+	}
+	return (most + int64(rate.Window) - 1) / int64(rate.Window)
+}

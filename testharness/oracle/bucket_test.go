@@ -28,10 +28,21 @@ func TestTokenBucket(t *testing.T) {
 	// What is granted from its start to its end counts as taken out at the end.
 	lease := ask{at: 10 * sec, want: 15, least: 1, ttl: 400 * milli, give: oracle.Grant{Units: 15, Start: 10 * sec, End: 10*sec + 400*milli}}.check(t, l, "d")
 	remains(t, l, 10*sec, 1, 1900*milli)
-	// Nothing comes back.
+	// Of what was spent the last counts, and the rest was never there; but once.
+	l.Settle(lease, []oracle.Use{{At: 10*sec + 100*milli, Units: 4}, {At: 10 * sec, Units: 1}}, 10)
 	l.Settle(lease, nil, 15)
 	l.Cancel("d")
-	remains(t, l, 10*sec, 1, 1900*milli)
+	remains(t, l, 10*sec, 14, 600*milli)
+	// Two are taken back after the bucket was full for a moment without either; only what the second would have found
+	// missing comes back.
+	ask{at: 12 * sec, want: 1, least: 1, give: oracle.Grant{Units: 1, Start: 12 * sec, End: 12 * sec}}.check(t, l, "d1")
+	ask{at: 12 * sec, want: 1, least: 1, give: oracle.Grant{Units: 1, Start: 12 * sec, End: 12 * sec}}.check(t, l, "d2")
+	ask{at: 12*sec + 150*milli, want: 1, least: 1, give: oracle.Grant{Units: 1, Start: 12*sec + 150*milli, End: 12*sec + 150*milli}}.check(t, l, "d3")
+	remains(t, l, 12*sec+150*milli, 18, 150*milli)
+	l.Cancel("d1")
+	remains(t, l, 12*sec+150*milli, 19, 100*milli)
+	l.Cancel("d2")
+	remains(t, l, 12*sec+150*milli, 19, 100*milli)
 	// Units come before time: of twenty at once only those that end with the start would be within the burst.
 	ask{at: 20 * sec, want: 20, least: 1, ttl: sec, give: oracle.Grant{Units: 20, Start: 20 * sec, End: 20 * sec}}.check(t, l, "e")
 	ask{at: 30 * sec, want: 19, least: 1, ttl: sec, give: oracle.Grant{Units: 19, Start: 30 * sec, End: 30*sec + 100*milli}}.check(t, l, "f")
@@ -54,6 +65,27 @@ func TestTokenBucket(t *testing.T) {
 	remains(t, l, 32*sec, 0, 10*sec+300*milli)
 	l.Reset()
 	remains(t, l, 32*sec, 20, 0)
+}
+
+// Ten a second: what is missing after each admission, rounded up, is at most what must have been there.
+func TestMostMissing(t *testing.T) {
+	rate := oracle.Rate{Units: 10, Window: sec}
+	at := func(at time.Duration, units int64) oracle.Interval {
+		return oracle.Interval{Left: at, Answered: at, Units: units}
+	}
+	for _, one := range []struct {
+		want int64
+		all  []oracle.Interval
+	}{
+		{0, nil},
+		{3, []oracle.Interval{at(0, 3), at(200*milli, 1)}},
+		{4, []oracle.Interval{at(0, 3), at(199*milli, 2)}}, // 1.01 and 2
+		{5, []oracle.Interval{at(0, 3), at(9*sec, 2), at(9*sec, 3)}},
+	} {
+		if got := oracle.MostMissing(one.all, rate); got != one.want {
+			t.Errorf("%d missing after %v, want %d", got, one.all, one.want)
+		}
+	}
 }
 
 // A rate that does not divide the window into whole microseconds loses nothing: three a second stay three a second.

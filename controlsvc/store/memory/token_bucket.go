@@ -10,21 +10,39 @@ import (
 	"sluice/shared/limit"
 )
 
-// tokenBuckets is the token bucket, as the generic cell rate algorithm. What was granted does not come back: a bucket does
-// not know what it would be without it.
+// tokenBuckets is the token bucket, as the generic cell rate algorithm.
 type tokenBuckets struct{ buckets []*tokenBucket }
 
 var _ count = (*tokenBuckets)(nil)
 
-// tokenBucket is the bucket of one window: the instant at which it is full again, full and part/parts of a microsecond, so that
-// a rate which does not divide its window is exact all the same.
+// tokenBucket is the bucket of one window.
 //
 // A grant counts as spent at its end, all of it: full + units·T ≤ start + burst·T, and then full' = max(full, end) + units·T,
 // T = window ÷ units.
 type tokenBucket struct {
-	length      time.Duration
-	full        instant.Instant
-	part, parts int64
+	length time.Duration
+	level
+	// parts is the units of the rate that the level is of.
+	parts int64
+	// known are the last charges, in their order, at most store.MostKnown, and before is the level before the first of them. The
+	// level does not tell what it would be without one of them: what comes back is taken out here, and the others are
+	// charged anew.
+	known  []bucketCharge
+	before level
+}
+
+// level is the instant at which a bucket is full again, full and part/parts of a microsecond, so that a rate which does not
+// divide its window is exact all the same.
+type level struct {
+	full instant.Instant
+	part int64
+}
+
+// bucketCharge is a grant, or units that count as they are, and the instant at which they count as spent.
+type bucketCharge struct {
+	store.Grant
+
+	at instant.Instant
 }
 
 // maxFull bounds how far ahead a tokenBucket's fullness can be, in microseconds, to count with: 35 years.
@@ -44,18 +62,61 @@ func (b *tokenBucket) usedAt(r limit.Rate, at instant.Instant) int64 {
 	return units + (rest+b.part+window-1)/window
 }
 
-// take lets a tokenBucket be full later, whatever its burst.
-func (b *tokenBucket) take(r limit.Rate, at instant.Instant, units int64) {
-	if b.full < at {
-		b.full, b.part = at, 0
+// take lets a bucket be full later, whatever its burst.
+func (l *level) take(r limit.Rate, at instant.Instant, units int64) {
+	if l.full < at {
+		l.full, l.part = at, 0
 	}
 	if r.Units == 0 {
 		return
 	}
 	micros, part := inflow(r, units)
-	b.full, b.part = b.full+instant.Instant(micros), b.part+part
-	if b.part >= r.Units {
-		b.full, b.part = b.full+1, b.part-r.Units
+	l.full, l.part = l.full+instant.Instant(micros), l.part+part
+	if l.part >= r.Units {
+		l.full, l.part = l.full+1, l.part-r.Units
+	}
+}
+
+// rate is what the level is of; its burst is not known.
+func (b *tokenBucket) rate() limit.Rate { return limit.Rate{Units: b.parts, Window: b.length} }
+
+// charge takes units out, and knows of them. Where a bucket has been full for a window, nothing before matters; and what
+// is only recorded matters to what is known before it.
+func (b *tokenBucket) charge(c bucketCharge, now instant.Instant) {
+	if b.full.Add(b.length) <= now {
+		b.known = nil
+	}
+	switch n := len(b.known); {
+	case n == 0 && c.Kind == store.Recorded:
+		b.take(b.rate(), c.at, c.Units)
+		return
+	case n == 0:
+		b.before = b.level
+	case n == store.MostKnown:
+		for _, old := range b.known[:n/2] {
+			b.before.take(b.rate(), old.at, old.Units)
+		}
+		b.known = slices.Delete(b.known, 0, n/2)
+	}
+	b.known = append(b.known, c)
+	b.take(b.rate(), c.at, c.Units)
+}
+
+// change has known charges changed, or taken back where nothing remains of them.
+func (b *tokenBucket) change(remains func(*bucketCharge)) {
+	changed := false
+	for i := range b.known {
+		was := b.known[i]
+		remains(&b.known[i])
+		changed = changed || b.known[i] != was
+	}
+	if !changed {
+		return
+	}
+	b.known = slices.DeleteFunc(b.known, func(c bucketCharge) bool { return c.Units == 0 })
+	b.level = b.before
+	for _, c := range b.known {
+		b.take(b.rate(), c.at, c.Units)
 	}
 }
 
@@ -135,10 +196,12 @@ func (t *tokenBuckets) bucket(r limit.Rate) *tokenBucket {
 		t.buckets = append(t.buckets, &tokenBucket{length: r.Window})
 	}
 	b := t.buckets[at]
-	if b.part > 0 && b.parts != r.Units { // another rate than it was: no sooner full
-		b.full, b.part = b.full+1, 0
+	if b.parts != r.Units { // another rate than it was: no sooner full, and nothing comes back
+		if b.part > 0 {
+			b.full, b.part = b.full+1, 0
+		}
+		b.parts, b.known = r.Units, nil
 	}
-	b.parts = r.Units
 	return b
 }
 
@@ -147,28 +210,27 @@ func (t *tokenBuckets) view(r limit.Rate, _ instant.Instant) window { return t.b
 
 // spend implements strictCount.
 func (t *tokenBuckets) spend(rates []limit.Rate, units int64, at, now instant.Instant) error {
-	return t.takeAll(rates, []instant.Instant{at}, []int64{units}, now)
+	return t.charge([]bucketCharge{{Grant: store.Grant{Kind: store.Recorded, Units: units}, at: at}}, rates, now)
 }
 
 // grant implements count.
 func (t *tokenBuckets) grant(g store.Grant, rates []limit.Rate, end, now instant.Instant) error {
-	return t.takeAll(rates, []instant.Instant{end}, []int64{g.Units}, now)
+	return t.charge([]bucketCharge{{Grant: g, at: end}}, rates, now)
 }
 
 // record implements count.
 func (t *tokenBuckets) record(groups []authority.Use, rates []limit.Rate, now instant.Instant) error {
-	at, units := make([]instant.Instant, len(groups)), make([]int64, len(groups))
-	for i := range groups {
-		g := groups[len(groups)-1-i] // the oldest are the last
-		at[i], units[i] = now.Add(-g.Age), g.Units
+	charges := make([]bucketCharge, 0, len(groups))
+	for _, g := range slices.Backward(groups) { // the oldest are the last
+		charges = append(charges, bucketCharge{Grant: store.Grant{Kind: store.Recorded, Units: g.Units}, at: now.Add(-g.Age)})
 	}
-	return t.takeAll(rates, at, units, now)
+	return t.charge(charges, rates, now)
 }
 
-func (t *tokenBuckets) takeAll(rates []limit.Rate, at []instant.Instant, units []int64, now instant.Instant) error {
+func (t *tokenBuckets) charge(charges []bucketCharge, rates []limit.Rate, now instant.Instant) error {
 	var sum int64
-	for _, n := range units {
-		sum += n
+	for _, c := range charges {
+		sum += c.Units
 	}
 	buckets := t.of(rates)
 	for i, b := range buckets {
@@ -176,21 +238,45 @@ func (t *tokenBuckets) takeAll(rates []limit.Rate, at []instant.Instant, units [
 			return errFull
 		}
 	}
-	for i, b := range buckets {
-		for j := range at {
-			b.take(rates[i], at[j], units[j])
+	for _, b := range buckets {
+		for _, c := range charges {
+			b.charge(c, now)
 		}
 	}
 	return nil
 }
 
-// settle implements count: nothing comes back.
-func (*tokenBuckets) settle(store.Grant, string, []authority.Use, int64, instant.Instant) {}
+// settle implements count. The units that were spent count as spent with the last of them.
+func (t *tokenBuckets) settle(granted store.Grant, _ string, uses []authority.Use, unused int64, now instant.Instant) {
+	groups, kept := store.Divide(granted.Units, uses, unused)
+	for _, b := range t.buckets {
+		b.change(func(c *bucketCharge) {
+			if c.Grant != granted {
+				return
+			}
+			if kept == 0 && len(groups) > 0 {
+				c.at = min(c.at, now.Add(-groups[0].Age))
+			}
+			c.Grant = store.Grant{Kind: store.Settled, Units: kept}
+			for _, g := range groups {
+				c.Units += g.Units
+			}
+		})
+	}
+}
 
-// cancel implements count: nothing comes back.
-func (*tokenBuckets) cancel(string, string, instant.Instant) {}
+// cancel implements count.
+func (t *tokenBuckets) cancel(call, part string, _ instant.Instant) {
+	for _, b := range t.buckets {
+		b.change(func(c *bucketCharge) {
+			if c.Call == call && (part == "" || c.Part == part) {
+				c.Units = 0
+			}
+		})
+	}
+}
 
-// leases implements count.
+// leases implements count: they are not told.
 func (*tokenBuckets) leases(instant.Instant) []liveLease { return nil }
 
 // reset implements count.

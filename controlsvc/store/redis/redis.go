@@ -6,7 +6,8 @@
 //
 //	sluice:{NAME}:ALGORITHM:WINDOW       its count of one window, given in microseconds; under sliding_log its charges
 //	sluice:{NAME}:sliding_log:WINDOW:n   what they sum up to
-//	sluice:{NAME}:ALGORITHM:WINDOW:g     the grants that may come back, where the count is not of charges
+//	sluice:{NAME}:ALGORITHM:WINDOW:g     the grants that may come back, where the count is not of charges; under token_bucket
+//	                                     the last charges
 //	sluice:{workers:DOMAIN}              the workers that are connected, and
 //	sluice:{workers:DOMAIN}:rank         the same, in order
 //	sluice:{replicas:DOMAIN}             what the service's replicas say to each other
@@ -16,8 +17,8 @@
 //
 // and everything but the last has a time to live. NAME ends at the last brace, so no two names share a key; a name with a
 // brace of its own is only less well spread over a cluster. An ACL user needs ~sluice:* and +eval +evalsha +ping +info +time
-// +get +set +hdel +hget +hgetall +hlen +hmget +hscan +hset +hsetnx +zadd +zcard +zrange +zrangebyscore +zrank +zrem
-// +zremrangebyrank +zscan +zscore +pttl +pexpire +del, and +wait with WaitReplicas.
+// +get +getrange +set +setrange +hdel +hget +hgetall +hkeys +hmget +hset +lrange +ltrim +rpush +rpushx +zadd +zcard +zrange
+// +zrangebyscore +zrank +zrem +zremrangebyrank +zscan +zscore +pttl +pexpire +del, and +wait with WaitReplicas.
 package redis
 
 import (

@@ -158,6 +158,44 @@ func TestPageThatIsFull(t *testing.T) {
 	}
 }
 
+// What a token bucket's list says of another level than the bucket has, as where something else has charged it, or where one of
+// them was lost, takes nothing back.
+func TestAListThatIsNotOfItsBucket(t *testing.T) {
+	s := open(t, startServer(t).URL())
+	k := authority.Key{Name: "a", Algorithm: limit.TokenBucket, Rates: []limit.Rate{{Units: 10, Window: limit.MaxWindow}}}
+	lives := s.keysOf(k)
+	remains := func(what string, want int64) {
+		t.Helper()
+		if errs := s.Cancel(t.Context(), []authority.Cancel{{Key: k, Call: "a"}}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		states, err := s.Peek(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := states[0].Remaining; got != want {
+			t.Errorf("%s: %d remain, want %d", what, got, want)
+		}
+	}
+	reserve := func() {
+		t.Helper()
+		if out := s.Reserve(t.Context(), []authority.Reserve{{Key: k, Call: "a", Want: 3, Min: 3}})[0]; out.Err != nil || out.Units != 3 {
+			t.Fatalf("%+v", out)
+		}
+	}
+	reserve()
+	remains("both are there", 10)
+	reserve()
+	s.client.HIncrBy(t.Context(), lives[0], "full", limit.MaxWindow.Microseconds()/10)
+	remains("something else has charged it", 6)
+	s.client.Del(t.Context(), lives[0])
+	remains("the bucket is lost", 10)
+	s.client.Del(t.Context(), lives...)
+	reserve()
+	s.client.Del(t.Context(), lives[1])
+	remains("the list is lost", 7)
+}
+
 // The charges of a sliding log are what counts, whatever has become of their account, and whoever comes next.
 func TestAnAccountThatIsWrong(t *testing.T) {
 	s := open(t, startServer(t).URL())

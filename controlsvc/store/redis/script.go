@@ -74,7 +74,7 @@ func newAlgorithms(change func(source string) string) map[limit.Algorithm]*algor
 	add(limit.SlidingBuckets, ":g", grantsSource+slidingBucketsSource)
 	add(limit.FixedWindow, ":g", grantsSource+windowsSource+fixedWindowSource)
 	add(limit.SlidingWindowCounter, ":g", divideSource+grantsSource+windowsSource+slidingWindowCounterSource)
-	add(limit.TokenBucket, "", divideSource+tokenBucketSource)
+	add(limit.TokenBucket, ":g", divideSource+tokenBucketSource)
 	return algorithms
 }
 

@@ -4,25 +4,42 @@
 --
 -- A grant counts as spent at its end, all of it: full + units * T <= start + most * T, and then full' = max(full, stop) +
 -- units * T, T = length / limit.
--- What was granted does not come back: the bucket does not know what it would be without it.
+--
+-- An instant does not tell what it would be without one of the grants. So the last charges are known as well: a LIST of them, in
+-- their order, each with its stop, with full and part as they were before it, and with its name. What comes back is taken out,
+-- and what came after it is charged anew. A list that does not end with the bucket as it is, is not of it, and nothing comes back.
 
 local MAX_FULL = 1125899906842624 -- microseconds, to count with: 35 years
+
+local MOST_KNOWN = 64 -- charges; of more the older half is forgotten, and stays charged
+local BEFORE, BEFORE_SIZE = '<ddd', 24
 
 -- The microseconds in which so many units flow in, rounded down, and the parts that are missing.
 local function inflow(w, units) return divide(units, w.length, w.limit) end
 
 function load(w)
-  local bucket = redis.call('HMGET', w.keys[1], 'full', 'part', 'parts', 'minted')
+  local bucket = redis.call('HMGET', w.keys[1], 'full', 'part', 'parts', 'minted', 'till')
   w.full, w.part = tonumber(bucket[1]) or 0, tonumber(bucket[2]) or 0
-  w.minted = tonumber(bucket[4]) or 0
-  if w.part > 0 and tonumber(bucket[3]) ~= w.limit then -- another rate than it was: no sooner full
-    w.full, w.part = w.full + 1, 0
+  w.minted, w.till = tonumber(bucket[4]) or 0, tonumber(bucket[5]) or 0
+  local parts = tonumber(bucket[3]) or w.limit
+  if parts == w.limit then return end
+  if ARGV[1] == 'settle' or ARGV[1] == 'cancel' then
+    w.limit = parts -- what comes back was charged at that rate
+    return
   end
+  w.another = true -- another rate than it was: nothing comes back, and no sooner full
+  if w.part > 0 then w.full, w.part = w.full + 1, 0 end
 end
 
+-- Both keys live until the bucket has been full for a window, and longer; they are prolonged when half of the margin is left.
 function save(w)
-  redis.call('HSET', w.keys[1], 'full', fmt(w.full), 'part', fmt(w.part), 'parts', fmt(w.limit), 'minted', fmt(w.minted))
-  keep(w.keys[1], math.max(w.full - now, 0) + w.length)
+  local leaves = math.max(w.full, now) + w.length
+  if leaves + MARGIN / 2 > w.till then w.till, w.fresh = leaves + MARGIN, true end
+  redis.call('HSET', w.keys[1], 'full', w.full, 'part', w.part, 'minted', w.minted)
+  if not (w.fresh or w.another) then return end
+  redis.call('HSET', w.keys[1], 'parts', w.limit, 'till', w.till)
+  local life = fmt(math.ceil((w.till - now) / 1000))
+  for _, key in ipairs(w.keys) do redis.call('PEXPIRE', key, life) end
 end
 
 function emptyIn(w) return math.max(w.full + (w.part > 0 and 1 or 0) - now, 0) end
@@ -52,32 +69,97 @@ function lasts(w, start, stop, units)
   return math.min(stop, start + longest)
 end
 
-local function take(w, at, units)
-  if w.full < at then w.full, w.part = at, 0 end
-  if w.limit > 0 then
-    local time, part = inflow(w, units)
-    w.full, w.part = w.full + time, w.part + part
-    if w.part >= w.limit then w.full, w.part = w.full + 1, w.part - w.limit end
-  end
-  w.changed = true
+-- Lets a bucket, of the window w, be full later.
+local function take(w, bucket, at, units)
+  if bucket.full < at then bucket.full, bucket.part = at, 0 end
+  if w.limit == 0 then return end
+  local time, part = inflow(w, units)
+  bucket.full, bucket.part = bucket.full + time, bucket.part + part
+  if bucket.part >= w.limit then bucket.full, bucket.part = bucket.full + 1, bucket.part - w.limit end
+end
+
+-- Has a charge known that is about to be made. None before it matters where the bucket has been full for a window.
+local function know(w, push, name, stop)
+  if w.another or w.full + w.length <= now then redis.call('DEL', w.keys[2]) end
+  local count = redis.call(push, w.keys[2], struct.pack(BEFORE, stop, w.full, w.part) .. name)
+  w.fresh = w.fresh or count == 1
+  if count > MOST_KNOWN then redis.call('LTRIM', w.keys[2], -MOST_KNOWN / 2, -1) end
+end
+
+-- Gives a known charge: its stop, its name, and the bucket as it was before.
+local function unpackKnown(text)
+  local stop, full, part = struct.unpack(BEFORE, text)
+  return stop, string.sub(text, BEFORE_SIZE + 1), {full = full, part = part}
 end
 
 function full(w, units)
   return w.limit > 0 and w.full - now + (units + 1) * w.length / w.limit > MAX_FULL
 end
 
-function charge(w, _, score, units)
-  take(w, score, units)
+function charge(w, name, score, units)
+  know(w, 'RPUSH', name, score)
+  take(w, w, score, units)
+  w.changed = true
   return true
 end
 
-function settle() end
-function cancel() end
-
--- The oldest are the last.
-function record(w, _, at)
-  for j = #ARGV - 1, at, -2 do take(w, now - tonumber(ARGV[j]), tonumber(ARGV[j + 1])) end
+-- Takes out of the bucket what comes back, and charges anew what came after it. begins is how the name of what may come back
+-- begins, behind its kind; remains gives what remains of such a one, its stop and its name: as they were, others, or nil.
+local function takeBack(w, begins, remains)
+  local all, first = redis.call('LRANGE', w.keys[2], 0, -1), 0
+  local from, to = BEFORE_SIZE + #'c:' + 1, BEFORE_SIZE + #'c:' + #begins
+  repeat
+    first = first + 1
+    if first > #all then return end
+  until string.sub(all[first], from, to) == begins
+  local stop, name, last = unpackKnown(all[#all])
+  take(w, last, stop, unitsOf(name))
+  if last.full ~= w.full or last.part ~= w.part then return end -- it is not of this bucket
+  local left, _, _, bucket = {}, unpackKnown(all[first])
+  for j = first, #all do
+    stop, name = unpackKnown(all[j])
+    if string.sub(all[j], from, to) == begins then stop, name = remains(stop, name) end
+    if stop then
+      left[#left + 1] = struct.pack(BEFORE, stop, bucket.full, bucket.part) .. name
+      take(w, bucket, stop, unitsOf(name))
+    end
+  end
+  if first > 1 then
+    redis.call('LTRIM', w.keys[2], 0, first - 2)
+  else
+    redis.call('DEL', w.keys[2])
+    w.fresh = true
+  end
+  if #left > 0 then redis.call('RPUSH', w.keys[2], unpack(left)) end
+  w.full, w.part, w.changed = bucket.full, bucket.part, true
 end
 
-function reset(w) w.full, w.part, w.changed = 0, 0, true end
+-- The units that were spent count as spent with the last of them.
+function settle(w, grant, _, _, kept, at)
+  takeBack(w, string.sub(grant, #'c:' + 1), function(stop, name)
+    if name ~= grant then return stop, name end
+    local units = kept
+    for j = at + 1, #ARGV, 2 do units = units + tonumber(ARGV[j]) end
+    if units == 0 then return nil end
+    if kept == 0 then stop = math.min(stop, now - tonumber(ARGV[at])) end
+    return stop, 's::' .. fmt(units)
+  end)
+end
+
+function cancel(w, call) takeBack(w, call, function() return nil end) end
+
+-- The oldest are the last. They are known where something is that came before them.
+function record(w, _, at)
+  for j = #ARGV - 1, at, -2 do
+    local stop, units = now - tonumber(ARGV[j]), tonumber(ARGV[j + 1])
+    know(w, 'RPUSHX', 'r::' .. fmt(units), stop)
+    take(w, w, stop, units)
+  end
+  w.changed = true
+end
+
+function reset(w)
+  redis.call('DEL', w.keys[2])
+  w.full, w.part, w.changed = 0, 0, true
+end
 

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"sluice/controlsvc/store"
 	"sluice/shared/limit"
 	"sluice/testharness/oracle"
 )
@@ -18,8 +19,12 @@ type expected struct {
 	most func(rate limit.Rate) int64
 	// late gives how much later a unit may come back than a window after its score. nil: it is not scores that count.
 	late func(window time.Duration) time.Duration
-	// keeps says that nothing is given back that was granted, and that a lease counts as spent at its end.
-	keeps bool
+	// flows says that units come back one by one, that a lease counts as spent at its end until it is settled, and that leases
+	// are not told.
+	flows bool
+	// known is how many of the last charges may still be settled or taken back, at least, and at most twice as many; 0: all of
+	// them, or as many strict ones as the algorithms know that count.
+	known int
 	// entries says that each charge is an entry of its own.
 	entries bool
 	// bound is how many entries a window may have at most, without those of grants that may come back; 0: no bound is known.
@@ -72,7 +77,8 @@ func algorithms() []expected {
 			oracle:    func(rates ...oracle.Rate) limiter { return oracle.NewTokenBucket(0, rates...) },
 			scenarios: tokenBucketScenarios(),
 			most:      func(rate limit.Rate) int64 { return 2 * rate.Units },
-			keeps:     true,
+			flows:     true,
+			known:     store.MostKnown / 2,
 		},
 	}
 }

@@ -138,11 +138,8 @@ func tokenBucketScenarios() []scenario {
 			{at: 95 * minute, do: peek(), want: want{remainingOfRate: []int64{6}}},
 			{at: 95 * minute, do: strict("e", 7, 7), want: want{denied: true, never: true, remaining: 6}},
 		}},
-		{name: "a lease counts as spent at its end, and does not come back", rates: []string{"6/1h"}, steps: []step{
+		{name: "a lease counts as spent at its end", rates: []string{"6/1h"}, steps: []step{
 			{at: 0, do: lease("a", 3, 1, 5*minute, 0), want: want{units: 3, remaining: 2, end: 5 * minute, reset: 35 * minute}},
-			{at: 0, do: settle("a", 3)},
-			{at: 0, do: cancel("a")},
-			{at: 0, do: peek(), want: want{remainingOfRate: []int64{2}, reset: 35 * minute}},
 			{at: 5 * minute, do: lease("b", 3, 3, 50*minute, 0), want: want{units: 3, end: 30 * minute, reset: 60 * minute}},
 			// The next is free in 10 minutes; it may last for as long as what is left of the burst.
 			{at: 5 * minute, do: lease("c", 2, 1, 5*minute, 10*minute-micro), want: want{
@@ -151,6 +148,41 @@ func tokenBucketScenarios() []scenario {
 			{at: 5 * minute, do: lease("d", 2, 1, 5*minute, 10*minute), want: want{
 				units: 1, start: 10 * minute, end: 15 * minute, denied: true, retry: 20 * minute, denyFor: 20 * minute, reset: 70 * minute,
 			}},
+		}},
+		{name: "what a lease gives back is as if it had not been granted", rates: []string{"6/1h"}, steps: []step{
+			{at: 0, do: lease("a", 3, 1, 5*minute, 0), want: want{units: 3, remaining: 2, end: 5 * minute, reset: 35 * minute}},
+			{at: minute, do: lease("b", 1, 1, 5*minute, 0), want: want{units: 1, remaining: 1, end: 5 * minute, reset: 44 * minute}},
+			{at: 2 * minute, do: settle("a", 1, used(2*minute, 1), used(minute, 1))}, // with the last of them, after a minute
+			{at: 2 * minute, do: peek(), want: want{remainingOfRate: []int64{3}, reset: 29 * minute}},
+			{at: 2 * minute, do: settle("a", 3)},
+			{at: 2 * minute, do: cancel("a")},
+			{at: 2 * minute, do: peek(), want: want{remainingOfRate: []int64{3}, reset: 29 * minute}},
+			{at: 2 * minute, do: settle("b", 0)}, // it is not known when: at its end
+			{at: 2 * minute, do: peek(), want: want{remainingOfRate: []int64{3}, reset: 29 * minute}},
+			{at: 2 * minute, do: lease("c", 1, 1, 5*minute, 0), want: want{units: 1, remaining: 2, end: 5 * minute, reset: 39 * minute}},
+			{at: 3 * minute, do: cancel("c")},
+			{at: 3 * minute, do: peek(), want: want{remainingOfRate: []int64{3}, reset: 28 * minute}},
+		}},
+		{name: "what is taken back does not count twice what flowed in since", rates: []string{"6/1h"}, steps: []step{
+			{at: 0, do: strict("a", 1, 1), want: want{units: 1, remaining: 5, reset: 10 * minute}},
+			{at: 0, do: strict("b", 1, 1), want: want{units: 1, remaining: 4, reset: 20 * minute}},
+			{at: 15 * minute, do: strict("c", 1, 1), want: want{units: 1, remaining: 4, reset: 15 * minute}},
+			// Each alone is 5 minutes of what is missing, for without it the bucket was full for 5 minutes; and so are both.
+			{at: 15 * minute, do: cancel("a")},
+			{at: 15 * minute, do: peek(), want: want{remainingOfRate: []int64{5}, reset: 10 * minute}},
+			{at: 15 * minute, do: cancel("b")},
+			{at: 15 * minute, do: peek(), want: want{remainingOfRate: []int64{5}, reset: 10 * minute}},
+			{at: 15 * minute, do: cancel("c")},
+			{at: 15 * minute, do: peek(), want: want{remainingOfRate: []int64{6}}},
+			{at: 30 * minute, do: strict("d", 7, 1), want: want{units: 6, denied: true, retry: 10 * minute, denyFor: 10 * minute, reset: 60 * minute}},
+		}},
+		{name: "what is taken back after the rate is another stays charged", rates: []string{"6/1h"}, steps: []step{
+			{at: 0, do: strict("a", 2, 1), want: want{units: 2, remaining: 4, reset: 20 * minute}},
+			{at: 0, rates: []string{"12/1h"}, do: strict("b", 2, 1), want: want{units: 2, remaining: 6, reset: 30 * minute}},
+			{at: 0, do: cancel("a")},
+			{at: 0, do: peek(), want: want{remainingOfRate: []int64{6}, reset: 30 * minute}},
+			{at: 0, rates: []string{"6/1h"}, do: cancel("b")}, // whatever rate the key is under by now
+			{at: 0, rates: []string{"12/1h"}, do: peek(), want: want{remainingOfRate: []int64{8}, reset: 20 * minute}},
 		}},
 		{name: "all of a burst at once is a strict charge", rates: []string{"6/1h"}, steps: []step{
 			{at: 0, do: lease("a", 6, 1, 5*minute, 0), want: want{units: 6, reset: 60 * minute}},
@@ -224,4 +256,12 @@ func testOutlives(t *testing.T, h Harness) {
 	check("a cancel")
 	h.record(t, authority.Record{Key: k, Call: "e", Uses: []authority.Use{{Age: 90 * sec, Units: 1}}})
 	check("a record")
+	// Nothing is left of what a short window held; what is stored anew has an end, too.
+	k, before = h.key("outlives/short", "10/1s"), nil
+	for _, call := range []string{"a", "b"} {
+		h.reserve(t, authority.Reserve{Key: k, Call: call, Want: 1, Min: 1})
+		check("a strict charge in a short window")
+		h.Advance(2 * sec)
+		before = nil
+	}
 }

@@ -36,14 +36,14 @@ func testInspect(t *testing.T, h Harness) {
 	gone := h.reserve(t, authority.Reserve{Key: k, Call: "2f.8", Want: 1, Min: 1, TTL: 20 * sec})
 	h.settle(t, authority.Settle{Key: k, Lease: gone.Lease, Uses: []authority.Use{used(0, 1)}})
 	got := h.inspect(t, k, 3)
-	keeps := int64(0)
-	if h.expected.keeps {
-		keeps = 6 // what would flow in while the leases last
+	lasts := int64(0)
+	if h.expected.flows {
+		lasts = 6 // what would flow in while the leases last
 	}
-	if first := got.Rates[0]; first.Rate != k.Rates[0] || first.Used < 8 || first.Used > 8+keeps || first.Remaining != max(0, 10-first.Used) || first.Never {
+	if first := got.Rates[0]; first.Rate != k.Rates[0] || first.Used < 8 || first.Used > 8+lasts || first.Remaining != max(0, 10-first.Used) || first.Never {
 		t.Errorf("of 8 charged of 10: %+v", first)
 	}
-	if !h.expected.keeps {
+	if !h.expected.flows {
 		if len(got.Leases) != 1 || got.Leases[0].Lease != lease.Lease || got.Leases[0].Call != "2f.7" || got.Leases[0].Units != 4 {
 			t.Fatalf("leases out: %+v; want %s", got.Leases, lease.Lease)
 		}
@@ -95,7 +95,7 @@ func testManyLeases(t *testing.T, h Harness) {
 	for i := range authority.MaxLeasesTold + 20 {
 		h.reserve(t, authority.Reserve{Key: k, Call: fmt.Sprintf("%x.1", i), Want: 2, Min: 2, TTL: 10*sec + time.Duration(i)*time.Millisecond})
 	}
-	if got, want := len(h.inspect(t, k, 1).Leases), authority.MaxLeasesTold; got != want && !h.expected.keeps {
+	if got, want := len(h.inspect(t, k, 1).Leases), authority.MaxLeasesTold; got != want && !h.expected.flows {
 		t.Errorf("%d leases are told, want %d", got, want)
 	}
 }

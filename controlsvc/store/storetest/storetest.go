@@ -65,6 +65,7 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run(s.name, func(t *testing.T) { s.run(t, open(t)) })
 	}
 	t.Run("a flood", func(t *testing.T) { testFlood(t, open(t)) })
+	t.Run("what another limit denied", func(t *testing.T) { testDeniedElsewhere(t, open(t)) })
 	t.Run("a batch", func(t *testing.T) { testBatch(t, open(t)) })
 	t.Run("hostile names", func(t *testing.T) { testHostileNames(t, open(t)) })
 	t.Run("inspected", func(t *testing.T) { testInspect(t, open(t)) })
@@ -77,8 +78,10 @@ func (e expected) run(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run("no entries of workers that crashed", func(t *testing.T) { testCrashedWorkers(t, open(t)) })
 		t.Run("buckets that come again", func(t *testing.T) { testBucketsComeAgain(t, open(t)) })
 	}
-	if !e.entries && !e.keeps {
+	if !e.entries {
 		t.Run("too many strict charges to know them all", func(t *testing.T) { testForgotten(t, open(t)) })
+	}
+	if !e.entries && !e.flows {
 		t.Run("many leases that come back", func(t *testing.T) { testLeasesComeBack(t, open(t)) })
 	}
 	if e.late != nil {
