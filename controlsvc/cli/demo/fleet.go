@@ -78,6 +78,7 @@ func startFleet(ctx context.Context, config Config) (_ *fleet, err error) {
 	if err := f.startEnvoys(ctx, config, upstream); err != nil {
 		return nil, err
 	}
+	fmt.Fprintln(config.Progress, "asking them as tenant probe until every worker decides; the dashboard counts that as well")
 	for _, address := range f.listeners() {
 		if err := rig.AwaitFilter(ctx, address, map[string]string{"x-tenant-id": "probe"}, "", filterReadyWithin); err != nil {
 			return nil, err
