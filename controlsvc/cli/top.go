@@ -116,19 +116,23 @@ func printTop(to io.Writer, by string, r *adminv1.TopResponse) error {
 }
 
 // known says how much of the range is known, where that is not all of it.
-func known(r *adminv1.TopResponse) (text string) {
+func known(r *adminv1.TopResponse) string {
 	length, err := time.ParseDuration(r.GetRange())
 	if err != nil {
 		return ""
 	}
-	separator := ", of which "
-	if micros(r.GetKnownFor()) < length {
-		text, separator = separator+"the last "+brief(r.GetKnownFor())+" are known", " and "
+	some, all := r.GetKnownFor(), r.GetWholeFor()
+	lacks := micros(all) < length && brief(all) != brief(some)
+	const why = " in full (a replica began or went then)"
+	switch {
+	case micros(some) >= length && lacks:
+		return ", of which the last " + brief(all) + " are known" + why
+	case micros(some) >= length:
+		return ""
+	case lacks:
+		return ", of which the last " + brief(some) + " are known, the last " + brief(all) + why
 	}
-	if whole := r.GetWholeFor(); whole < r.GetKnownFor() && micros(whole) < length {
-		text += separator + "all that came in the last " + brief(whole) + " is known (a replica began or went then)"
-	}
-	return text
+	return ", of which the last " + brief(some) + " are known"
 }
 
 // share gives a part in percent.

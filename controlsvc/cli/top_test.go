@@ -35,11 +35,11 @@ the last 5m, of which the last 40s are known: 50 admitted, 7 denied, 3 whose cli
 no keys to list
 `},
 		"since a replica began": {"routes", &adminv1.TopResponse{KnownFor: 10 * minute, WholeFor: 12 * second, Total: total}, `
-the last 5m, of which all that came in the last 12s is known (a replica began or went then): 50 admitted, 7 denied, 3 whose client left, 4 near their limit, 5 decided without the service
+the last 5m, of which the last 12s are known in full (a replica began or went then): 50 admitted, 7 denied, 3 whose client left, 4 near their limit, 5 decided without the service
 no routes to list
 `},
 		"since all replicas began": {"limits", &adminv1.TopResponse{KnownFor: 40 * second, WholeFor: 12 * second, Total: total}, `
-the last 5m, of which the last 40s are known and all that came in the last 12s is known (a replica began or went then): 50 admitted, 7 denied, 3 whose client left, 4 near their limit, 5 decided without the service
+the last 5m, of which the last 40s are known, the last 12s in full (a replica began or went then): 50 admitted, 7 denied, 3 whose client left, 4 near their limit, 5 decided without the service
 no limits to list
 `},
 		"shadow": {"shadow", &adminv1.TopResponse{
