@@ -250,7 +250,8 @@ func (p *page) shadow(t *testing.T) {
 		s.report(&wire.Report{
 			Tallies: []wire.Tally{
 				{Limit: "tenant", Window: time.Second, Result: wire.Admitted, Count: 10},
-				{Limit: "tried", Window: time.Second, Result: wire.ShadowAdmitted, Count: 8}, {Limit: "tried", Window: time.Second, Result: wire.ShadowDenied, Count: 2},
+				{Limit: "tried", Window: time.Second, Result: wire.ShadowAdmitted, Count: 8},
+				{Limit: "tried", Window: time.Second, Result: wire.ShadowDenied, Count: 2},
 			},
 			Keys: []wire.KeyTally{{KeyRef: wire.KeyRef{Limit: "tried", Key: "acme"}, ShadowAdmitted: 8, ShadowDenied: 2}},
 		})
