@@ -70,6 +70,9 @@ type Config struct {
 	Random func() uint64
 	// Observer may be nil.
 	Observer Observer
+	// Together runs parts of a call that do not depend on each other, and returns when all are done; nil: one after the other. In
+	// front of a store that is far away it has them run at once.
+	Together func(parts []func())
 	// WorkerTTL is for how long a worker counts as connected after its last call; 0: DefaultWorkerTTL.
 	WorkerTTL time.Duration
 }
@@ -170,19 +173,7 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 	})
 	response := &wire.SyncResponse{PolicyVersion: book.policy.Version}
 	// What is given back comes first, so that the asks of the same call find it.
-	if len(request.Settles) > 0 {
-		response.Settled = a.settle(ctx, book, request.Settles)
-		for _, i := range response.Settled {
-			s := &request.Settles[i]
-			a.config.Observer.Settled(s.Limit, s.Lease, s.Unused)
-		}
-	}
-	if len(request.Abandoned) > 0 {
-		response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned)
-	}
-	if len(request.Records) > 0 {
-		response.Recorded = a.record(ctx, book, request.WorkerID, request.Records)
-	}
+	a.reported(ctx, book, request, response)
 	if len(request.Asks) > 0 {
 		response.Results = a.answer(ctx, book, request)
 		for i := range response.Results {
@@ -199,6 +190,33 @@ func (a *Authority) Sync(ctx context.Context, request *wire.SyncRequest) (*wire.
 		response.Reported = a.take(request.WorkerID, request.Report)
 	}
 	return response, nil
+}
+
+// reported takes what a call reports: each part of it is of other charges than the others.
+func (a *Authority) reported(ctx context.Context, book *ruleBook, request *wire.SyncRequest, response *wire.SyncResponse) {
+	var parts []func()
+	if len(request.Settles) > 0 {
+		parts = append(parts, func() {
+			response.Settled = a.settle(ctx, book, request.Settles)
+			for _, i := range response.Settled {
+				s := &request.Settles[i]
+				a.config.Observer.Settled(s.Limit, s.Lease, s.Unused)
+			}
+		})
+	}
+	if len(request.Abandoned) > 0 {
+		parts = append(parts, func() { response.Abandoned = a.cancel(ctx, book, request.WorkerID, request.Abandoned) })
+	}
+	if len(request.Records) > 0 {
+		parts = append(parts, func() { response.Recorded = a.record(ctx, book, request.WorkerID, request.Records) })
+	}
+	if len(parts) > 1 && a.config.Together != nil {
+		a.config.Together(parts)
+		return
+	}
+	for _, part := range parts {
+		part()
+	}
 }
 
 func check(request *wire.SyncRequest) error {

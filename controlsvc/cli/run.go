@@ -149,9 +149,18 @@ func (s *serving) newAuthority(p Process) *authority.Authority {
 	config := authority.Config{Store: s.store, Now: p.Now, Random: rand.Uint64, Observer: observer{s.metrics, s.traffic, s.denials}}
 	if s.options.store != memoryStore {
 		s.branch = branch.New(branch.Config{Store: s.store, Now: p.Now, Replica: s.id})
-		config.Store = s.branch
+		config.Store, config.Together = s.branch, together
 	}
 	return authority.New(config)
+}
+
+// together runs the parts of a call at once, so that they share a round trip to the store.
+func together(parts []func()) {
+	var all sync.WaitGroup
+	for _, part := range parts {
+		all.Go(part)
+	}
+	all.Wait()
 }
 
 // newServing gives a service with all that looks at it, and its store as it is looked at.
