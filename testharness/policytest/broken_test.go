@@ -63,7 +63,7 @@ func TestBrokenFiltersAreCaught(t *testing.T) {
 		},
 		{
 			name: "does not give back the lease of a key that goes", test: "TestAKeyThatGoesSettlesItsLease", says: "was not settled",
-			patches: []patch{{"filter/control/lease.go", "\tk.Admission.GiveBack()\n\tc.collect(c.proxy.Now(), k)\n", ""}},
+			patches: []patch{{"filter/control/lease.go", "\tk.Admission.GiveBack()\n\tc.collect(now, k)\n", ""}},
 		},
 		{
 			name: "is active on the main thread", test: "TestTheMainThreadIsNoWorker", says: "that has seen no request says",
