@@ -147,7 +147,8 @@ var breaks = map[limit.Algorithm][]string{
 		"while rest >= c do quotient ==> if rest >= c then quotient",
 		"if a >= bit then ==> if a > bit then",
 		// What comes back.
-		"w.full, w.part, w.changed = bucket.full, bucket.part, true ==> w.full, w.changed = w.full - inflow(w, unitsOf(all[first])), true",
+		"w.full, w.part = bucket.full, bucket.part\n ==> w.full = w.full - inflow(w, unitsOf(all[first]))\n",
+		"until j == #all or j >= last and ==> until j == #all or",
 		"struct.pack(BEFORE, stop, bucket.full, bucket.part) .. name ==> all[j]",
 		"if name ~= grant then return stop, name end ==> if false then return stop, name end",
 		"if kept == 0 then stop = math.min(stop, now - tonumber(ARGV[at])) end ==> ",

@@ -177,21 +177,23 @@ func TestAListThatIsNotOfItsBucket(t *testing.T) {
 			t.Errorf("%s: %d remain, want %d", what, got, want)
 		}
 	}
-	reserve := func() {
+	charge := func(call string) {
 		t.Helper()
-		if out := s.Reserve(t.Context(), []authority.Reserve{{Key: k, Call: "a", Want: 3, Min: 3}})[0]; out.Err != nil || out.Units != 3 {
+		if out := s.Reserve(t.Context(), []authority.Reserve{{Key: k, Call: call, Want: 3, Min: 3}})[0]; out.Err != nil || out.Units != 3 {
 			t.Fatalf("%+v", out)
 		}
 	}
-	reserve()
+	charge("a")
 	remains("both are there", 10)
-	reserve()
+	charge("a")
 	s.client.HIncrBy(t.Context(), lives[0], "full", limit.MaxWindow.Microseconds()/10)
 	remains("something else has charged it", 6)
+	charge("b")
+	remains("something else has charged it in between", 3)
 	s.client.Del(t.Context(), lives[0])
 	remains("the bucket is lost", 10)
 	s.client.Del(t.Context(), lives...)
-	reserve()
+	charge("a")
 	s.client.Del(t.Context(), lives[1])
 	remains("the list is lost", 7)
 }

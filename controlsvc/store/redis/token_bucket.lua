@@ -103,27 +103,37 @@ function charge(w, name, score, units)
   return true
 end
 
--- Takes out of the bucket what comes back, and charges anew what came after it. begins is how the name of what may come back
--- begins, behind its kind; remains gives what remains of such a one, its stop and its name: as they were, others, or nil.
+local function same(a, b) return a.full == b.full and a.part == b.part end
+
+-- Takes out of the bucket what comes back, and charges anew what came after it, as far as that makes a difference. begins is how
+-- the name of what may come back begins, behind its kind; remains gives what remains of such a one, its stop and its name: as they
+-- were, others, or nil.
 local function takeBack(w, begins, remains)
-  local all, first = redis.call('LRANGE', w.keys[2], 0, -1), 0
+  local all, first, last = redis.call('LRANGE', w.keys[2], 0, -1), 0, 0
   local from, to = BEFORE_SIZE + #'c:' + 1, BEFORE_SIZE + #'c:' + #begins
+  local function may(text) return string.sub(text, from, to) == begins end
+  for j = #all, 1, -1 do
+    if may(all[j]) then first, last = j, math.max(last, j) end
+  end
+  if first == 0 then return end
+  local left, was, bucket, j = {}, nil, nil, first - 1
   repeat
-    first = first + 1
-    if first > #all then return end
-  until string.sub(all[first], from, to) == begins
-  local stop, name, last = unpackKnown(all[#all])
-  take(w, last, stop, unitsOf(name))
-  if last.full ~= w.full or last.part ~= w.part then return end -- it is not of this bucket
-  local left, _, _, bucket = {}, unpackKnown(all[first])
-  for j = first, #all do
-    stop, name = unpackKnown(all[j])
-    if string.sub(all[j], from, to) == begins then stop, name = remains(stop, name) end
+    j = j + 1
+    local stop, name, before = unpackKnown(all[j])
+    if was and not same(was, before) then return end -- what came in between is not known
+    was, bucket = before, bucket or {full = before.full, part = before.part}
+    take(w, was, stop, unitsOf(name))
+    if may(all[j]) then stop, name = remains(stop, name) end
     if stop then
       left[#left + 1] = struct.pack(BEFORE, stop, bucket.full, bucket.part) .. name
       take(w, bucket, stop, unitsOf(name))
     end
+  until j == #all or j >= last and same(was, bucket)
+  if j == #all then
+    if not same(was, w) then return end -- it is not of this bucket
+    w.full, w.part = bucket.full, bucket.part
   end
+  for rest = j + 1, #all do left[#left + 1] = all[rest] end
   if first > 1 then
     redis.call('LTRIM', w.keys[2], 0, first - 2)
   else
@@ -131,7 +141,7 @@ local function takeBack(w, begins, remains)
     w.fresh = true
   end
   if #left > 0 then redis.call('RPUSH', w.keys[2], unpack(left)) end
-  w.full, w.part, w.changed = bucket.full, bucket.part, true
+  w.changed = true
 end
 
 -- The units that were spent count as spent with the last of them.

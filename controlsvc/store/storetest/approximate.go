@@ -176,6 +176,19 @@ func tokenBucketScenarios() []scenario {
 			{at: 15 * minute, do: peek(), want: want{remainingOfRate: []int64{6}}},
 			{at: 30 * minute, do: strict("d", 7, 1), want: want{units: 6, denied: true, retry: 10 * minute, denyFor: 10 * minute, reset: 60 * minute}},
 		}},
+		{name: "all of a call is taken back, where some of it makes no difference any more", rates: []string{"6/1h"}, steps: []step{
+			{at: 0, do: strict("a", 1, 1), want: want{units: 1, remaining: 5, reset: 10 * minute}},
+			{at: 30 * minute, do: strict("b", 1, 1), want: want{units: 1, remaining: 5, reset: 10 * minute}},
+			{at: 30 * minute, do: strict("a", 1, 1), want: want{units: 1, remaining: 4, reset: 20 * minute}},
+			{at: 30 * minute, do: cancel("a")},
+			{at: 30 * minute, do: peek(), want: want{remainingOfRate: []int64{5}, reset: 10 * minute}},
+		}},
+		{name: "what is charged after the rate is another is taken back", rates: []string{"3600/1h"}, steps: []step{
+			{at: 0, do: strict("a", 1, 1), want: want{units: 1, remaining: 3599, reset: sec}},
+			{at: 0, rates: []string{"7200/1h"}, do: strict("b", 1, 1), want: want{units: 1, remaining: 7197, reset: 1500 * time.Millisecond}},
+			{at: 0, do: cancel("b")},
+			{at: 0, do: peek(), want: want{remainingOfRate: []int64{7198}, reset: sec}},
+		}},
 		{name: "what is taken back after the rate is another stays charged", rates: []string{"6/1h"}, steps: []step{
 			{at: 0, do: strict("a", 2, 1), want: want{units: 2, remaining: 4, reset: 20 * minute}},
 			{at: 0, rates: []string{"12/1h"}, do: strict("b", 2, 1), want: want{units: 2, remaining: 6, reset: 30 * minute}},
