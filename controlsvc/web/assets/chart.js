@@ -70,7 +70,7 @@ export class Chart {
       width: this.place.clientWidth || 300, height: 220,
       cursor: {drag: {x: false, y: false}},
       scales: {x: {time: true}, left: {range}, ...(right && {right: {range}})},
-      axes: [{stroke: ink, grid, ticks: grid}, axis('left', 3, left.format), ...(right ? [axis('right', 1, right.format)] : [])],
+      axes: [{stroke: ink, grid, ticks: grid, space: 85, values: (_, ticks) => ticks.map((t) => clock.format(t * 1000))}, axis('left', 3, left.format), ...(right ? [axis('right', 1, right.format)] : [])],
       series: [{}, ...this.lines.map((l) => ({
         label: l.label, scale: l.scale, stroke: resolved(l.color), width: 2, dash: l.dash, spanGaps: false,
         points: {show: l.points ?? false}, value: (_, v) => (v === null || v === undefined ? '–' : l.format(v)),
