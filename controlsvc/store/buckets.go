@@ -6,4 +6,4 @@ const MostStrict = 20
 
 // MostKnown is how many charges a token bucket knows, at most, and in their order: of more only the younger half may still be
 // settled or taken back. Leases are among them, and what is recorded.
-const MostKnown = 64
+const MostKnown = 40

@@ -11,7 +11,7 @@
 
 local MAX_FULL = 1125899906842624 -- microseconds, to count with: 35 years
 
-local MOST_KNOWN = 64 -- charges; of more the older half is forgotten, and stays charged
+local MOST_KNOWN = 40 -- charges; of more the older half is forgotten, and stays charged
 local BEFORE, BEFORE_SIZE = '<ddd', 24
 
 -- The microseconds in which so many units flow in, rounded down, and the parts that are missing.
