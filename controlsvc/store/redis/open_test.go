@@ -181,7 +181,6 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// documentedRights gives the commands that the package's comment says a user needs.
 // documentedRights are those that a file names, as in +get; of a source file the package's comment.
 func documentedRights(t *testing.T, file string) map[string]bool {
 	t.Helper()
