@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,7 @@ type watched struct {
 
 	reserves, settles atomic.Int64
 	stuck             atomic.Bool
+	takes             atomic.Int64 // nanoseconds for each Reserve
 }
 
 func (w *watched) Settle(ctx context.Context, operations []authority.Settle) []error {
@@ -39,6 +41,7 @@ func (w *watched) Settle(ctx context.Context, operations []authority.Settle) []e
 func (w *watched) Reserve(ctx context.Context, operations []authority.Reserve) []authority.Reserved {
 	w.reserves.Add(1)
 	if !w.stuck.Load() {
+		pass(time.Duration(w.takes.Load()))
 		return w.Store.Reserve(ctx, operations)
 	}
 	<-ctx.Done()
@@ -258,6 +261,41 @@ func TestReplicasShareALimitWhileTheStoreIsAway(t *testing.T) {
 		if count != 2*units/4 {
 			t.Errorf("%d admitted; want the shares of two workers, of %d between four", count, units)
 		}
+	})
+}
+
+// What a worker has to ask while a call is under way goes into the next one together. A call that is not answered holds up nobody
+// for long.
+func TestCallsGather(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [10/m], mode: strict}", func(w *world) {
+		w.store.takes.Store(int64(3 * time.Millisecond))
+		ask := func(key int, within time.Duration) {
+			began := time.Now()
+			w.want(admission.Admit, admission.FromStore, of(strconv.Itoa(key)))
+			if took := time.Since(began); took > within {
+				w.t.Errorf("key %d took %v, want at most %v", key, took, within)
+			}
+		}
+		const callers = 40
+		var asking sync.WaitGroup
+		for key := range callers {
+			asking.Go(func() { ask(key, 6*time.Millisecond) })
+		}
+		asking.Wait()
+		if calls := w.store.reserves.Load(); calls > 4 {
+			t.Errorf("%d calls of the store for %d callers, want 2 of each of 2 workers", calls, callers)
+		}
+
+		w.store.stuck.Store(true)
+		for n := range 8 { // some of each worker
+			asking.Go(func() { _, _ = w.decide(w.t.Context(), of("stuck"+strconv.Itoa(n))) })
+		}
+		synctest.Wait()
+		w.store.stuck.Store(false)
+		for key := range callers {
+			asking.Go(func() { ask(key, 20*time.Millisecond) })
+		}
+		asking.Wait()
 	})
 }
 

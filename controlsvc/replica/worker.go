@@ -56,6 +56,9 @@ type pending struct {
 // one that is in it, and one that waits for it. More would only be smaller, and cost as much each.
 const maxCalls = 4
 
+// apart is for how long a worker waits for a call's answer before it makes another.
+const apart = 5 * time.Millisecond
+
 // maxOwn bounds the limits with rates of requests' own that are remembered. Whoever brings more has each made anew.
 const maxOwn = 256
 
@@ -81,7 +84,7 @@ func newWorker(config *Config, wake chan struct{}) *worker {
 	w := &worker{config: config, pending: map[*control.Request]*pending{}, own: map[ownRate]*policy.Limit{}, wake: wake}
 	w.port = port{worker: w, config: config}
 	w.client = control.New(&w.port, control.Config{
-		Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused, MaxCalls: maxCalls,
+		Cluster: "store", Timeout: config.Timeout, MaxPaused: config.MaxPaused, MaxCalls: maxCalls, Apart: apart,
 		MaxHeld: max(1, config.MaxHeld/config.Workers),
 	}, w)
 	w.keys = control.NewKeys(w.client, max(1, config.MaxKeys/config.Workers))

@@ -42,6 +42,9 @@ type Config struct {
 	MaxPaused int
 	// MaxCalls is how many calls are under way at once, 1 to 8; what needs one meanwhile goes into the next. 0: 8.
 	MaxCalls int
+	// Apart is for how long a call is the only one since it was sent, unless it is answered earlier: what needs one meanwhile goes
+	// into the next. 0: others may be sent at once.
+	Apart time.Duration
 	// MaxHeld bounds the requests that wait for a lease to start; 0: MaxHeld.
 	MaxHeld int
 }
@@ -145,13 +148,14 @@ func New(proxy host.Proxy, config Config, listener Listener) *Client {
 	return c
 }
 
-// busy says whether no more calls may be under way.
-func (c *Client) busy() bool {
+// busy says whether no more calls may be under way yet.
+func (c *Client) busy(now instant.Instant) bool {
 	most := c.config.MaxCalls
 	if most == 0 {
 		most = maxCalls
 	}
-	return len(c.calls) >= most
+	n := len(c.calls)
+	return n >= most || n > 0 && now.Sub(c.calls[n-1].sent) < c.config.Apart
 }
 
 // SetConfig changes the configuration; requests and calls that are under way keep their deadlines.
@@ -183,7 +187,7 @@ func (c *Client) ask(now instant.Instant, r *Request, keys []*Key, demands []adm
 	g.members.insert(r)
 	c.pause(now, r)
 	// Whoever waited before this request waits for a key or for a place among the calls: a scan would find this group only.
-	if g.members.n == 1 && !c.busy() && g.unhindered() {
+	if g.members.n == 1 && !c.busy(now) && g.unhindered() {
 		cl := c.takeCall()
 		cl.groups = append(cl.groups, g)
 		c.send(now, cl)
@@ -257,7 +261,7 @@ func (c *Client) tick(now instant.Instant) {
 	c.fetchWhenDue(now)
 	c.countWhenDue(now)
 	c.tallies.tick(now, c.breaker.state == open)
-	if c.policy == nil || c.busy() {
+	if c.policy == nil || c.busy(now) {
 		return
 	}
 	due := min(c.lastSync.Add(heartbeat), c.reports.due)
@@ -330,14 +334,14 @@ func (c *Client) admitted(now instant.Instant, keys []*Key) {
 		c.wish(now, k)
 	}
 	c.countWhenDue(now)
-	if len(c.wishes) > 0 && !c.busy() && c.breaker.state == closed {
+	if len(c.wishes) > 0 && !c.busy(now) && c.breaker.state == closed {
 		c.send(now, c.takeCall())
 	}
 }
 
 // flush sends what waits and may go.
 func (c *Client) flush(now instant.Instant) {
-	for c.waiting.n > 0 && !c.busy() && c.breaker.state != open {
+	for c.waiting.n > 0 && !c.busy(now) && c.breaker.state != open {
 		if !c.scan(now) {
 			return
 		}

@@ -50,7 +50,7 @@ func (c *Client) recountAll(now instant.Instant, keys []*Key) {
 
 // countWhenDue makes a call where a key's count is due.
 func (c *Client) countWhenDue(now instant.Instant) {
-	if now >= c.countDue && !c.busy() && c.breaker.state != open && c.policy != nil {
+	if now >= c.countDue && !c.busy(now) && c.breaker.state != open && c.policy != nil {
 		c.send(now, c.takeCall())
 	}
 }

@@ -127,7 +127,7 @@ func (c *Client) tendLeases(now instant.Instant) {
 	}
 	clearKeys(c.leased[len(kept):])
 	c.leased = kept
-	if len(c.wishes) > 0 && !c.busy() && c.breaker.state == closed {
+	if len(c.wishes) > 0 && !c.busy(now) && c.breaker.state == closed {
 		c.send(now, c.takeCall())
 	}
 }
