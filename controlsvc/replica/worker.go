@@ -280,7 +280,8 @@ func (w *worker) take(into *Decision) *pending {
 func (w *worker) release(pd *pending) {
 	clear(pd.demands)
 	clear(pd.request.Shadows)
-	pd.into, pd.demands, pd.places, pd.request.Shadows = nil, pd.demands[:0], pd.places[:0], pd.request.Shadows[:0]
+	pd.request.Until, pd.request.Shadows = 0, pd.request.Shadows[:0]
+	pd.into, pd.demands, pd.places = nil, pd.demands[:0], pd.places[:0]
 	w.records.Put(pd)
 }
 
