@@ -63,13 +63,8 @@ func newTop(p Process) *cobra.Command {
 	f.StringVar(&by, "by", "keys", "what to list: keys, routes, limits, or shadow: keys that a limit in shadow would have denied")
 	f.Uint32VarP(&request.Most, "most", "n", 20, "how many rows at most, up to 200")
 	c.completeLimit(command)
-	for flag, values := range map[string][]cobra.Completion{
-		"by": {"keys", "routes", "limits", "shadow"}, "range": {string(traffic.FiveMinutes), string(traffic.Hour), string(traffic.Day)},
-	} {
-		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only where there is no such flag
-		}
-	}
+	completeFlag(command, "by", "keys", "routes", "limits", "shadow")
+	completeFlag(command, "range", string(traffic.FiveMinutes), string(traffic.Hour), string(traffic.Day))
 	return command
 }
 
