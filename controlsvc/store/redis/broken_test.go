@@ -122,6 +122,7 @@ var breaks = map[limit.Algorithm][]string{
 		"if number < numberAt(w, now) - before then return end ==> number = math.max(number, numberAt(w, now) - before)",
 		"while unitsIn(w, number) > room do ==> while unitsIn(w, number) >= room do",
 		"redis.call('DEL', w.grants) ==> ",
+		"if redis.call('PTTL', key) < millis then ==> if true then",
 	},
 	limit.SlidingWindowCounter: {
 		"whole + (rest > 0 and 1 or 0) ==> whole",

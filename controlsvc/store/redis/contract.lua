@@ -6,7 +6,8 @@ local function multiple(n, of)
   return n - n % of
 end
 
--- Lets a key live for at least so many microseconds after the margin; never shorter than it would.
+-- Lets a key live for at least so many microseconds and the margin; never shorter than it would: it knows the latest instant,
+-- and the last name, where all that it held was given back, too.
 local function keep(key, life)
   local millis = math.ceil((life + MARGIN) / 1000)
   if redis.call('PTTL', key) < millis then redis.call('PEXPIRE', key, fmt(millis)) end

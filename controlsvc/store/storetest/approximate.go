@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -269,6 +270,13 @@ func testOutlives(t *testing.T, h Harness) {
 	check("a cancel")
 	h.record(t, authority.Record{Key: k, Call: "e", Uses: []authority.Use{{Age: 90 * sec, Units: 1}}})
 	check("a record")
+	// What was the last to leave is given back: what is known of the clock, and of the names given, stays.
+	h.cancel(t, authority.Cancel{Key: k, Call: "d"})
+	check("a cancel of the lease that starts later")
+	if err := h.Store.Reset(context.Background(), k); err != nil {
+		t.Fatal(err)
+	}
+	check("a reset")
 	// Nothing is left of what a short window held; what is stored anew has an end, too.
 	k, before = h.key("outlives/short", "10/1s"), nil
 	for _, call := range []string{"a", "b"} {
