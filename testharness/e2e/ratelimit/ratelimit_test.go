@@ -4,6 +4,7 @@ package ratelimit
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/testharness/pace"
 	"sluice/testharness/rig"
 )
 
@@ -28,12 +30,23 @@ limits:
   - {name: joined, descriptor: [{key: a}, {key: b}], rates: [1/h], mode: strict}
   - {name: watched, descriptor: [{key: a}, {key: b, value: watched}], rates: [1/h], mode: strict, shadow: true}
   - {name: hot, descriptor: [{key: tenant, value: hot}], rates: [1000/s], mode: lease}
+  - {name: line, descriptor: [{key: line}], rates: [1/100ms], max_wait: 500ms, on_unavailable: deny}
+  - {name: bucket, descriptor: [{key: bucket}], rates: [1/100ms], algorithm: token_bucket, max_wait: 500ms, on_unavailable: deny}
+  - {name: patient, descriptor: [{key: patient}], rates: [1/s], max_wait: 2s, on_unavailable: deny}
 `
+
+// How long the filter of each listener waits for the service.
+const (
+	longWait  = 2 * time.Second
+	shortWait = 100 * time.Millisecond
+)
+
+var listeners = map[string]time.Duration{"long": longWait, "short": shortWait}
 
 type object = map[string]any
 
-// bootstrap has Envoy ask the service at an address, for a descriptor of x-tenant and one of x-a and x-b, as far as a request
-// has them, and go on to the upstream.
+// bootstrap has Envoy ask the service at an address, for a descriptor of x-a and x-b and one of each other header, as far as a
+// request has them, and go on to the upstream.
 func bootstrap(t *testing.T, service, upstream string) []byte {
 	t.Helper()
 	address := func(at string) object {
@@ -63,38 +76,45 @@ func bootstrap(t *testing.T, service, upstream string) []byte {
 	header := func(name, key string) object {
 		return object{"request_headers": object{"header_name": name, "descriptor_key": key}}
 	}
-	manager := object{
-		"@type":       "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-		"stat_prefix": "all",
-		"route_config": object{"virtual_hosts": []any{object{
-			"name": "all", "domains": []string{"*"},
-			"rate_limits": []any{
-				object{"actions": []any{header("x-tenant", "tenant")}},
-				object{"actions": []any{header("x-a", "a"), header("x-b", "b")}},
+	limits := []any{object{"actions": []any{header("x-a", "a"), header("x-b", "b")}}}
+	for _, key := range []string{"tenant", "line", "bucket", "patient"} {
+		limits = append(limits, object{"actions": []any{header("x-"+key, key)}})
+	}
+	manager := func(name string, wait time.Duration) object {
+		return object{
+			"@type":       "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+			"stat_prefix": name,
+			"route_config": object{"virtual_hosts": []any{object{
+				"name": "all", "domains": []string{"*"}, "rate_limits": limits,
+				"routes": []any{object{"match": object{"prefix": "/"}, "route": object{"cluster": "upstream"}}},
+			}}},
+			"http_filters": []any{
+				object{"name": "envoy.filters.http.ratelimit", "typed_config": object{
+					"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
+					"domain": "shop", "timeout": fmt.Sprintf("%gs", wait.Seconds()), "stat_prefix": name,
+					"failure_mode_deny": true, "enable_x_ratelimit_headers": "DRAFT_VERSION_03",
+					"rate_limit_service": object{
+						"transport_api_version": "V3", "grpc_service": object{"envoy_grpc": object{"cluster_name": "sluice"}},
+					},
+				}},
+				object{"name": "envoy.filters.http.router", "typed_config": object{
+					"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+				}},
 			},
-			"routes": []any{object{"match": object{"prefix": "/"}, "route": object{"cluster": "upstream"}}},
-		}}},
-		"http_filters": []any{
-			object{"name": "envoy.filters.http.ratelimit", "typed_config": object{
-				"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
-				"domain": "shop", "timeout": "2s", "failure_mode_deny": true, "enable_x_ratelimit_headers": "DRAFT_VERSION_03",
-				"rate_limit_service": object{
-					"transport_api_version": "V3", "grpc_service": object{"envoy_grpc": object{"cluster_name": "sluice"}},
-				},
-			}},
-			object{"name": "envoy.filters.http.router", "typed_config": object{
-				"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
-			}},
-		},
+		}
+	}
+	var all []any
+	for name, wait := range listeners {
+		all = append(all, object{
+			"name": name, "address": address(rig.Loopback + ":0"),
+			"filter_chains": []any{object{"filters": []any{object{"name": "http", "typed_config": manager(name, wait)}}}},
+		})
 	}
 	text, err := json.Marshal(object{
 		"admin": object{"address": address(rig.Loopback + ":0")},
 		"static_resources": object{
-			"listeners": []any{object{
-				"name": "all", "address": address(rig.Loopback + ":0"),
-				"filter_chains": []any{object{"filters": []any{object{"name": "http", "typed_config": manager}}}},
-			}},
-			"clusters": []any{sluice, cluster("upstream", upstream)},
+			"listeners": all,
+			"clusters":  []any{sluice, cluster("upstream", upstream)},
 		},
 	})
 	if err != nil {
@@ -105,8 +125,9 @@ func bootstrap(t *testing.T, service, upstream string) []byte {
 
 // fleet is what a test runs.
 type fleet struct {
-	url   string
-	redis *rig.Redis
+	envoy    *rig.Envoy
+	redis    *rig.Redis
+	upstream *upstream
 }
 
 func start(t *testing.T) *fleet {
@@ -139,22 +160,28 @@ func start(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	t.Cleanup(upstream.Close)
-	e, err := rig.StartEnvoy(ctx, rig.EnvoyOptions{Binary: binary, Bootstrap: bootstrap(t, service.GRPC, upstream.Listener.Addr().String()), Concurrency: 2})
+	up := &upstream{began: time.Now()}
+	server := httptest.NewServer(up)
+	t.Cleanup(server.Close)
+	e, err := rig.StartEnvoy(ctx, rig.EnvoyOptions{Binary: binary, Bootstrap: bootstrap(t, service.GRPC, server.Listener.Addr().String()), Concurrency: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Stop)
-	return &fleet{url: "http://" + e.Listener("all") + "/", redis: redis}
+	return &fleet{envoy: e, redis: redis, upstream: up}
 }
 
-// get sends a request with headers such as "x-tenant=acme x-a=1".
+// get sends a request with headers such as "x-tenant=acme x-a=1" to the listener whose filter waits for long.
 func (f *fleet) get(t *testing.T, headers string) (status int, header http.Header, body string) {
+	t.Helper()
+	return f.getAt(t, "long", headers)
+}
+
+func (f *fleet) getAt(t *testing.T, listener, headers string) (status int, header http.Header, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.envoy.Listener(listener)+"/", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +269,9 @@ func TestThroughEnvoysOwnFilter(t *testing.T) {
 			t.Errorf("%v, want 10 admitted under 10/h and 54 denied", statuses)
 		}
 	})
+
+	t.Run("held", func(t *testing.T) { pace.Try(t, f.held) })
+	t.Run("held for no longer than Envoy waits", func(t *testing.T) { pace.Try(t, f.heldNoLonger) })
 
 	t.Run("a Redis that stands still is answered for", func(t *testing.T) {
 		f.redis.Pause()
