@@ -53,11 +53,11 @@ type window interface {
 	standing(r limit.Rate, now instant.Instant) store.Standing
 }
 
-// counts makes each algorithm's count of a key that nothing has been charged to. seed is any number.
-var counts = map[limit.Algorithm]func(seed uint64) count{
-	limit.SlidingLog:           func(seed uint64) count { return newSlidingLog(seed) },
-	limit.SlidingBuckets:       func(uint64) count { return &slidingBuckets{} },
-	limit.SlidingWindowCounter: func(uint64) count { return &fixedWindows{weighted: true} },
-	limit.FixedWindow:          func(uint64) count { return &fixedWindows{} },
-	limit.TokenBucket:          func(uint64) count { return &tokenBuckets{} },
+// counts makes each algorithm's count of a key that nothing has been charged to.
+var counts = map[limit.Algorithm]func() count{
+	limit.SlidingLog:           func() count { return &slidingLog{} },
+	limit.SlidingBuckets:       func() count { return &slidingBuckets{} },
+	limit.SlidingWindowCounter: func() count { return &fixedWindows{weighted: true} },
+	limit.FixedWindow:          func() count { return &fixedWindows{} },
+	limit.TokenBucket:          func() count { return &tokenBuckets{} },
 }

@@ -14,7 +14,7 @@ func (s *Store) Entries(wanted authority.Key) []int {
 		for i, w := range k.count.windows(rates, now) {
 			switch w := w.(type) {
 			case *logWindow:
-				entries[i] = w.charges.size()
+				entries[i] = w.size()
 			case *bucketWindow:
 				entries[i] = len(w.buckets) + len(w.live)
 			}

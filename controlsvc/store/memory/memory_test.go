@@ -154,3 +154,25 @@ func TestNothingIsEvictedForNothing(t *testing.T) {
 		})
 	}
 }
+
+// A charge is looked for among all of a key's that have a name.
+func BenchmarkCancel(b *testing.B) {
+	for _, charges := range []int{10, 1000, 100_000} {
+		b.Run(strconv.Itoa(charges)+" charges", func(b *testing.B) {
+			c := newClock()
+			s := memory.New(c.read, 1000)
+			k := authority.Key{Name: "key", Algorithm: limit.SlidingLog, Rates: []limit.Rate{{Units: 1 << 20, Window: time.Hour}}}
+			charge := func(i int) {
+				c.advance(10 * time.Microsecond)
+				s.Reserve(b.Context(), []authority.Reserve{{Key: k, Call: strconv.Itoa(i), Want: 1, Min: 1}})
+			}
+			for i := range charges {
+				charge(i)
+			}
+			for i := charges; b.Loop(); i++ {
+				charge(i)
+				s.Cancel(b.Context(), []authority.Cancel{{Key: k, Call: strconv.Itoa(i)}})
+			}
+		})
+	}
+}

@@ -39,7 +39,7 @@ func (s *Store) with(wanted authority.Key, create bool, operation func(k *key, n
 		if !create {
 			return
 		}
-		k = &key{id: idOf(wanted), count: counts[wanted.Algorithm](spread)}
+		k = &key{id: idOf(wanted), count: counts[wanted.Algorithm]()}
 	}
 	now = k.count.clock(now)
 	operation(k, now)

@@ -76,7 +76,7 @@ func (w *bucketWindow) find(index int64) (place int, found bool) {
 func (w *bucketWindow) add(index, units, leased int64) {
 	place, found := w.find(index)
 	if !found {
-		w.buckets = slices.Insert(w.buckets, place, bucket{index: index})
+		w.buckets = slices.Insert(grown(w.buckets), place, bucket{index: index})
 	}
 	b := &w.buckets[place]
 	b.units, b.leased = b.units+units, b.leased+leased
@@ -138,7 +138,7 @@ func leasedOf(g store.Grant) int64 {
 
 // note makes a grant one that may be settled or cancelled; of too many strict ones it forgets the older.
 func (w *bucketWindow) note(g store.Grant, index int64) {
-	w.live = append(w.live, liveGrant{g, index})
+	w.live = append(grown(w.live), liveGrant{g, index})
 	if g.Kind != store.Strict {
 		return
 	}

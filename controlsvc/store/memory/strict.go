@@ -38,7 +38,7 @@ func NewStrict(a limit.Algorithm) Strict {
 	case limit.SlidingBuckets:
 		return Strict{buckets: true}
 	default:
-		count := counts[a](0).(strictCount) //nolint:forcetypeassert // a count has all of it
+		count := counts[a]().(strictCount) //nolint:forcetypeassert // a count has all of it
 		return Strict{count: &count}
 	}
 }

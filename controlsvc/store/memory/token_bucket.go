@@ -98,7 +98,7 @@ func (b *tokenBucket) charge(c bucketCharge, now instant.Instant) {
 		}
 		b.known = slices.Delete(b.known, 0, n/2)
 	}
-	b.known = append(b.known, c)
+	b.known = append(grown(b.known), c)
 	b.take(b.rate(), c.at, c.Units)
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -32,12 +33,12 @@ var _ count = (*fixedWindows)(nil)
 type fixedLength struct {
 	length   time.Duration
 	weighted bool
-	// counts has those that still matter, by their numbers.
-	counts map[int64]fixedCount
+	// counts has those that still matter, in their order.
+	counts []fixedCount
 }
 
-// fixedCount is the units of one window, and those of them that leases may give back.
-type fixedCount struct{ units, leased int64 }
+// fixedCount is the units of the window of a number, and those of them that leases may give back.
+type fixedCount struct{ number, units, leased int64 }
 
 func (c fixedCount) all() int64     { return c.units }
 func (c fixedCount) certain() int64 { return c.units - c.leased }
@@ -65,20 +66,36 @@ func (f *fixedLength) oldest(now instant.Instant) int64 {
 	return f.numberAt(now)
 }
 
-func (f *fixedLength) add(at, now instant.Instant, units, leased int64) {
-	number := f.numberAt(at)
+func (f *fixedLength) add(when, now instant.Instant, units, leased int64) {
+	number := f.numberAt(when)
 	if number < f.oldest(now) {
 		return
 	}
-	c := f.counts[number]
+	at, found := f.find(number)
+	if !found {
+		f.counts = slices.Insert(grown(f.counts), at, fixedCount{number: number})
+	}
+	c := &f.counts[at]
 	c.units, c.leased = c.units+units, c.leased+leased
-	f.counts[number] = c
+}
+
+// find gives where a window's count is, or would be.
+func (f *fixedLength) find(number int64) (at int, found bool) {
+	return slices.BinarySearchFunc(f.counts, number, func(c fixedCount, number int64) int { return cmp.Compare(c.number, number) })
+}
+
+// of gives a window's count.
+func (f *fixedLength) of(number int64) fixedCount {
+	if at, found := f.find(number); found {
+		return f.counts[at]
+	}
+	return fixedCount{}
 }
 
 func (f *fixedLength) usedAt(at instant.Instant) int64 {
 	number := f.numberAt(at)
-	used := f.counts[number].units
-	if earlier := f.counts[number-1].units; f.weighted && earlier > 0 {
+	used := f.of(number).units
+	if earlier := f.of(number - 1).units; f.weighted && earlier > 0 {
 		share, rest := divide(earlier, int64(f.startOf(number+1)-at), f.length.Microseconds())
 		used += share
 		if rest > 0 {
@@ -89,11 +106,11 @@ func (f *fixedLength) usedAt(at instant.Instant) int64 {
 }
 
 // firstFree gives the first instant from now on at which there is room for what of each window counts.
-func (f *fixedLength) firstFree(room int64, of func(fixedCount) int64, now instant.Instant) instant.Instant {
+func (f *fixedLength) firstFree(room int64, counted func(fixedCount) int64, now instant.Instant) instant.Instant {
 	for number := f.numberAt(now); ; number++ {
-		left, earlier := room-of(f.counts[number]), int64(0)
+		left, earlier := room-counted(f.of(number)), int64(0)
 		if f.weighted {
-			earlier = of(f.counts[number-1])
+			earlier = counted(f.of(number - 1))
 		}
 		switch {
 		case left >= earlier:
@@ -108,13 +125,12 @@ func (f *fixedLength) firstFree(room int64, of func(fixedCount) int64, now insta
 
 // latest gives the number of the last window that has units; false where there is none.
 func (f *fixedLength) latest() (int64, bool) {
-	latest := int64(-1)
-	for number, c := range f.counts {
+	for _, c := range slices.Backward(f.counts) {
 		if c.units > 0 {
-			latest = max(latest, number)
+			return c.number, true
 		}
 	}
-	return latest, latest >= 0
+	return 0, false
 }
 
 // free implements window.
@@ -166,12 +182,9 @@ func (f *fixedWindows) windows(rates []limit.Rate, now instant.Instant) []window
 func (f *fixedWindows) prune(now instant.Instant) {
 	gone := false
 	for _, l := range f.lengths {
-		for number := range l.counts {
-			if number < l.oldest(now) {
-				delete(l.counts, number)
-				gone = true
-			}
-		}
+		before := len(l.counts)
+		l.counts = slices.DeleteFunc(l.counts, func(c fixedCount) bool { return c.number < l.oldest(now) })
+		gone = gone || len(l.counts) < before
 	}
 	if !gone {
 		return
@@ -207,7 +220,7 @@ func (f *fixedWindows) ofLength(length time.Duration) *fixedLength {
 	at := slices.IndexFunc(f.lengths, func(l *fixedLength) bool { return l.length == length })
 	if at < 0 {
 		at = len(f.lengths)
-		f.lengths = append(f.lengths, &fixedLength{length: length, weighted: f.weighted, counts: map[int64]fixedCount{}})
+		f.lengths = append(f.lengths, &fixedLength{length: length, weighted: f.weighted})
 	}
 	return f.lengths[at]
 }
@@ -254,7 +267,7 @@ func (f *fixedWindows) grant(g store.Grant, rates []limit.Rate, end, now instant
 	for _, l := range lengths {
 		l.add(end, now, g.Units, leased)
 	}
-	f.grants = append(f.grants, fixedGrant{Grant: g, end: end, held: lengths})
+	f.grants = append(grown(f.grants), fixedGrant{Grant: g, end: end, held: lengths})
 	return nil
 }
 
@@ -317,7 +330,7 @@ func (f *fixedWindows) record(groups []authority.Use, rates []limit.Rate, now in
 func (f *fixedWindows) reset(rates []limit.Rate) {
 	for _, l := range f.lengths {
 		if slices.ContainsFunc(rates, func(r limit.Rate) bool { return r.Window == l.length }) {
-			clear(l.counts)
+			l.counts = nil
 			for i := range f.grants {
 				f.grants[i].held = slices.DeleteFunc(slices.Clone(f.grants[i].held), func(held *fixedLength) bool { return held == l })
 			}
