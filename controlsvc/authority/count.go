@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -23,9 +24,8 @@ func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks
 	if !slices.ContainsFunc(asks, func(ask wire.Ask) bool { return onlyCounts(&ask) }) {
 		return
 	}
-	var peeks sync.WaitGroup
-	slots := make(chan struct{}, maxPeeks)
-	keys := make(map[int]Key)
+	var keys []Key
+	var of []int
 	for i := range asks {
 		ask := &asks[i]
 		if !onlyCounts(ask) {
@@ -40,47 +40,62 @@ func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks
 			results[i].Problem = wire.InvalidAsk
 			continue
 		}
-		keys[i] = key
+		keys, of = append(keys, key), append(of, i)
+	}
+	full := make(map[int]Key)
+	for n, states := range a.peek(ctx, keys) {
+		r := &results[of[n]]
+		if len(states) == 0 {
+			r.Problem = wire.StoreProblem
+			continue
+		}
+		least := slices.MinFunc(states, func(a, b State) int { return cmp.Compare(a.Remaining, b.Remaining) })
+		r.Limit, r.Window, r.Remaining, r.Reset = least.Rate.Units, least.Rate.Window, least.Remaining, least.Reset
+		if r.Remaining < asks[of[n]].Min {
+			full[of[n]] = keys[n]
+		}
+	}
+	a.whenFree(ctx, call, asks, full, results)
+}
+
+// peek has the store tell how keys stand, each within its rates; nothing of those for which it did not answer.
+func (a *Authority) peek(ctx context.Context, keys []Key) [][]State {
+	all := make([][]State, len(keys))
+	var peeks sync.WaitGroup
+	slots := make(chan struct{}, maxPeeks)
+	for i, key := range keys {
 		slots <- struct{}{}
 		peeks.Go(func() {
 			defer func() { <-slots }()
-			states, err := a.config.Store.Peek(ctx, key)
-			if err != nil || len(states) == 0 {
-				results[i].Problem = wire.StoreProblem
-				return
+			if states, err := a.config.Store.Peek(ctx, key); err == nil {
+				all[i] = states
 			}
-			least := states[0]
-			for _, s := range states[1:] {
-				if s.Remaining < least.Remaining {
-					least = s
-				}
-			}
-			r := &results[i]
-			r.Limit, r.Window, r.Remaining, r.Reset = least.Rate.Units, least.Rate.Window, least.Remaining, least.Reset
 		})
 	}
 	peeks.Wait()
-	a.whenFree(ctx, call, asks, keys, results)
+	return all
 }
 
-// whenFree asks the store when a request more would be admitted, of the keys that have no room for it. What is granted
-// after all, since room has come meanwhile, is given back.
-func (a *Authority) whenFree(ctx context.Context, call string, asks []wire.Ask, keys map[int]Key, results []wire.AskResult) {
-	var full []int
+// whenFree asks the store when a request more would be admitted, of the keys that have no room for it, by their asks. What is
+// granted after all, since room has come meanwhile, is given back.
+func (a *Authority) whenFree(ctx context.Context, call string, asks []wire.Ask, full map[int]Key, results []wire.AskResult) {
+	var of []int
 	var reserves []Reserve
 	for i := range asks {
-		if key, asked := keys[i]; asked && results[i].Problem == wire.NoProblem && results[i].Remaining < asks[i].Min {
-			full = append(full, i)
-			part := strconv.FormatUint(a.config.Random(), 36)
-			reserves = append(reserves, Reserve{Key: key, Call: call, Part: part, Want: asks[i].Min, Min: asks[i].Min})
+		key, is := full[i]
+		if !is {
+			continue
 		}
+		of = append(of, i)
+		part := strconv.FormatUint(a.config.Random(), 36)
+		reserves = append(reserves, Reserve{Key: key, Call: call, Part: part, Want: asks[i].Min, Min: asks[i].Min})
 	}
 	if len(reserves) == 0 {
 		return
 	}
 	var back []giveBack
 	for n, reserved := range a.config.Store.Reserve(ctx, reserves) {
-		r, o := &results[full[n]], &reserves[n]
+		r, o := &results[of[n]], &reserves[n]
 		switch {
 		case reserved.Err != nil:
 			*r = wire.AskResult{Problem: wire.StoreProblem}

@@ -2,9 +2,7 @@ package authority
 
 import (
 	"context"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"sluice/shared/instant"
@@ -21,8 +19,10 @@ type group struct {
 	members []member
 	// wanted requests have not been granted anything yet; granted have all they need.
 	wanted, granted int64
-	// failed: the store did not answer for one of the keys in the last attempt.
-	failed bool
+	// served requests were granted all that was asked for in the last attempt. Failed: the store did not answer for one of the
+	// keys in it. Later: a key lets the requests pass later.
+	served        int64
+	failed, later bool
 	// retry: somebody else's rollback may have made room for those that are still wanted.
 	retry bool
 }
@@ -39,13 +39,13 @@ type member struct {
 	ahead int64
 	// strict: a lease was denied, and the paused requests are to be served without one.
 	strict bool
-	plan   plan
-	// What became of the member's last reserve.
-	part     string
-	reserved Reserved
-	entry    entry
-	surplus  int64 // units granted beyond what all members can serve
-	denies   bool  // the member is why requests of the group are still wanted
+	// In an attempt the member is asked for in a turn of the group's, by an operation, which may be another member's own.
+	turn      int
+	own       operation
+	operation *operation
+	// found is for how many of the group's requests there was enough, taken how many units of it they have.
+	found, taken int64
+	denies       bool // the member is why requests of the group are still wanted
 }
 
 // answer answers the asks of a call, in their order. A grant is a lease, or a strict charge, which serves requests that were
@@ -143,84 +143,58 @@ func (a *Authority) reserve(ctx context.Context, who asker, call string, groups 
 	// Drawn anew for each attempt, and where a call arrives twice: a cancel of the earlier one's may still be under way.
 	// Short, for it is in the name of every grant.
 	parts := strconv.FormatUint(a.config.Random()&(1<<32-1), 36)
-	now := a.config.Now()
-	operations := make([]*member, 0, len(results))
-	defer func() {
-		for _, g := range groups {
-			for i := range g.members {
-				g.members[i].entry.leave()
-			}
-		}
-	}()
+	now, turns := a.config.Now(), 0
 	for _, g := range groups {
-		g.retry = false
+		g.served, g.failed, g.later = g.wanted, false, false
 		for i := range g.members {
 			m := &g.members[i]
-			m.part = parts + "." + strconv.Itoa(m.ask)
-			m.entry = a.contests.enter(m.key.Name, len(g.members) > 1)
-			a.plan(now, who, g, m)
-			if m.plan.want > 0 {
-				operations = append(operations, m)
-			}
+			m.own = operation{key: m.key, limit: m.limit, plan: a.plan(now, who, g, m)}
+			m.operation, m.taken = &m.own, 0
+		}
+		turns = max(turns, g.takeTurns())
+	}
+	operations := make([]*operation, 0, len(results))
+	defer func() {
+		for _, o := range operations {
+			o.entry.leave()
+		}
+	}()
+	for turn := range turns {
+		asked := len(operations)
+		operations = a.operations(groups, turn, parts, operations)
+		a.ask(ctx, now, call, operations[asked:])
+		for _, g := range groups {
+			g.serve(turn)
 		}
 	}
-	// One order for every caller: two groups that share keys meet at the first of them, where one is served before the
-	// other, and do not each take what the other lacks.
-	slices.SortStableFunc(operations, func(a, b *member) int { return strings.Compare(a.key.Name, b.key.Name) })
-	reserves := make([]Reserve, len(operations))
-	for i, o := range operations {
-		reserves[i] = Reserve{
-			Key: o.key, Call: call, Part: o.part, Want: o.plan.want, Min: o.plan.least,
-			TTL: o.plan.ttl, Horizon: o.plan.horizon,
-			// What is held for its turn is in the store's order, and what is charged strictly denied by the store alone.
-			Shared: o.limit.Mode == limit.Lease && o.limit.MaxWait == 0,
-		}
-	}
-	var answers []Reserved
-	if len(reserves) > 0 {
-		answers = a.config.Store.Reserve(ctx, reserves)
-	}
-	for i, reserved := range answers {
-		operations[i].reserved = reserved
-		if reserved.Err == nil && operations[i].limit.Mode == limit.Lease {
-			a.sizing.note(operations[i].key.Name, now, reserved.State)
-		}
-	}
-	var charges []giveBack
-	for _, g := range groups {
-		charges = append(charges, g.conclude(call, results)...)
-	}
-	back := a.takeBack(ctx, charges)
-	rolledBack := 0
-	for _, g := range groups {
-		rolledBack += g.close(back)
-	}
-	if rolledBack > 0 {
-		a.config.Observer.RolledBack(rolledBack)
+	a.takeSurplus(ctx, call, operations)
+	if turns > 1 {
+		a.look(ctx, groups)
 	}
 	for _, g := range groups {
+		g.tell(results)
 		g.retry = g.leaseDenied() || g.contested(ctx)
 	}
 }
 
 // plan decides what to ask of the store for a member.
-func (a *Authority) plan(now instant.Instant, who asker, g *group, m *member) {
+func (a *Authority) plan(now instant.Instant, who asker, g *group, m *member) plan {
 	paused := g.wanted * m.cost
-	m.reserved = Reserved{}
-	m.plan = plan{want: paused, least: m.cost}
+	p := plan{want: paused, least: m.cost}
 	if m.limit.Mode != limit.Lease {
-		return
+		return p
 	}
 	if !m.strict {
-		m.plan = a.sizing.plan(m.key, now, who, paused, m.ahead, m.cost)
+		p = a.sizing.plan(m.key, now, who, paused, m.ahead, m.cost)
 	}
 	if wait := m.limit.MaxWait; wait > 0 {
-		m.plan = a.sizing.held(m.plan, m.key, now, who, wait, paused, m.cost)
+		p = a.sizing.held(p, m.key, now, who, wait, paused, m.cost)
 		if m.within > 0 {
-			m.plan.horizon = min(m.plan.horizon, m.within)
+			p.horizon = min(p.horizon, m.within)
 		}
 	}
 	if len(g.members) > 1 {
-		m.plan.least = m.cost // what another limit needs as well must not wait for a batch
+		p.least = m.cost // what another limit needs as well must not wait for a batch
 	}
+	return p
 }

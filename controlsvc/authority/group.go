@@ -1,27 +1,29 @@
 package authority
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"sluice/shared/wire"
 )
 
 // requests is how many of the group's requests the member's last reserve would do for, at once.
 func (m *member) requests() int64 {
-	if m.reserved.Err != nil || m.reserved.StartIn > 0 {
+	o := m.operation
+	switch {
+	case o.reserved.Err != nil || o.reserved.StartIn > 0:
 		return 0
+	case o.leased():
+		return o.reserved.Units / m.cost
 	}
-	return m.reserved.Units / m.cost
+	return o.left / m.cost
 }
 
 // holds says that the group's requests are held for a lease of the member's, which serves them later.
 func (m *member) holds() bool {
-	return m.limit.MaxWait > 0 && m.reserved.Err == nil && m.reserved.StartIn > 0
+	return m.limit.MaxWait > 0 && m.operation.reserved.Err == nil && m.operation.reserved.StartIn > 0
 }
-
-// leased says whether the member was granted a lease: it stays with the worker, whatever becomes of the requests. Where a
-// lease was asked for and would have been too short, there is a strict charge, which serves the requests that are paused alone.
-func (m *member) leased() bool { return m.reserved.EndIn > 0 && m.reserved.Units > 0 }
 
 // leaseDenied says whether the group's requests are still wanted because a lease was denied that would have been of use
 // for more than them. They are to be served without one.
@@ -30,61 +32,97 @@ func (g *group) leaseDenied() bool {
 		return false
 	}
 	m := &g.members[0]
-	if m.plan.least <= m.cost || m.reserved.Units > 0 || m.reserved.Denial.Never {
+	if o := m.operation; o.plan.least <= m.cost || o.reserved.Units > 0 || o.reserved.Denial.Never {
 		return false
 	}
 	m.strict = true
 	return true
 }
 
-// conclude decides how many requests the last attempt serves, writes that to the results, and gives what is to be taken
-// back: all that a member was granted beyond those requests, and whatever a failed reserve may have charged.
-func (g *group) conclude(call string, results []wire.AskResult) []giveBack {
-	served, failed, later := g.wanted, false, false
+// takeTurns says in which turn each member is asked for, and how many turns that takes. What can be taken back for certain comes
+// first, all at once. The rest is asked for one by one, and only for requests that were granted all before: the limit with the
+// most room last, for it is the one that most share, and denies least.
+func (g *group) takeTurns() (turns int) {
+	var late []*member
 	for i := range g.members {
 		m := &g.members[i]
-		if len(g.members) == 1 && m.holds() {
-			served = min(served, m.reserved.Units/m.cost)
-		} else {
-			served = min(served, m.requests())
-		}
-		failed = failed || m.reserved.Err != nil
-		later = later || m.holds()
-	}
-	var back []giveBack
-	for i := range g.members {
-		m := &g.members[i]
-		m.surplus = 0
-		if !m.leased() {
-			m.surplus = max(0, m.reserved.Units-served*m.cost)
-		}
-		switch {
-		case m.reserved.Err != nil:
-			back = append(back, giveBack{key: m.key, call: call, part: m.part})
-		case failed && m.leased():
-			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.reserved.Units})
-		case m.surplus > 0:
-			back = append(back, giveBack{key: m.key, lease: m.reserved.Lease, unused: m.surplus})
-		}
-		m.denies = m.reserved.Err == nil && !m.holds() && m.requests() == served && served < g.wanted && (!failed || m.reserved.Units == 0)
-		if failed {
-			m.fail(&results[m.ask])
-		} else {
-			m.serve(&results[m.ask], served, g.wanted, later)
+		m.turn = 0
+		if len(g.members) > 1 && m.own.forgets() {
+			late = append(late, m)
 		}
 	}
-	g.failed = failed
-	g.wanted -= served
-	g.granted += served
-	return back
+	slices.SortStableFunc(late, func(a, b *member) int { return cmp.Compare(a.own.room(), b.own.room()) })
+	if len(late) < len(g.members) {
+		turns = 1
+	}
+	for _, m := range late {
+		m.turn = turns
+		turns++
+	}
+	return turns
 }
 
-// serve writes what the member's last reserve means for its ask. Later: another member lets the requests pass later, so that
-// one which has nothing against them does not deny them.
-func (m *member) serve(result *wire.AskResult, served, wanted int64, later bool) {
+// serve decides how many requests a turn serves, and takes what they need of what was granted.
+func (g *group) serve(turn int) {
+	if turn > 0 && g.served == 0 {
+		return
+	}
+	for i := range g.members {
+		m := &g.members[i]
+		if m.turn != turn {
+			continue
+		}
+		m.found = m.requests()
+		if len(g.members) == 1 && m.holds() {
+			m.found = m.operation.reserved.Units / m.cost
+		}
+		g.served = min(g.served, m.found)
+		g.failed = g.failed || m.operation.reserved.Err != nil
+		g.later = g.later || m.holds()
+	}
+	for i := range g.members {
+		m := &g.members[i]
+		o := m.operation
+		switch {
+		case m.turn > turn:
+		case !o.leased():
+			o.left += m.taken - g.served*m.cost
+			m.taken = g.served * m.cost
+		case g.failed:
+			o.left = o.reserved.Units
+		}
+	}
+}
+
+// tell writes what the last attempt means for the group's asks.
+func (g *group) tell(results []wire.AskResult) {
+	for i := range g.members {
+		m := &g.members[i]
+		o := m.operation
+		m.denies = o.part != "" && o.reserved.Err == nil && !m.holds() && m.found == g.served && g.served < g.wanted &&
+			(!g.failed || !o.leased())
+		o.told -= m.taken
+		if g.failed {
+			m.fail(&results[m.ask])
+		} else {
+			m.tell(&results[m.ask], g)
+		}
+	}
+	g.wanted -= g.served
+	g.granted += g.served
+}
+
+// tell writes what the member's last reserve means for its ask. Where another member lets the requests pass later, one which has
+// nothing against them does not deny them.
+func (m *member) tell(result *wire.AskResult, g *group) {
+	o := m.operation
 	result.Problem = wire.NoProblem
-	if m.leased() {
-		r := &m.reserved
+	if o.part == "" && len(g.members) > 1 && o.looked == nil {
+		result.Problem = wire.StoreProblem
+		return
+	}
+	if o.leased() {
+		r := &o.reserved
 		result.Lease, result.Units, result.StartIn, result.EndIn = r.Lease, r.Units, r.StartIn, r.EndIn
 		m.state(result)
 		if r.Denied {
@@ -92,13 +130,13 @@ func (m *member) serve(result *wire.AskResult, served, wanted int64, later bool)
 		}
 		return
 	}
-	result.Units += served * m.cost
+	result.Units += g.served * m.cost
 	m.state(result)
-	if result.Lease == "" && m.surplus == 0 && served > 0 {
+	if result.Lease == "" && o.left == 0 && g.served > 0 {
 		// A grant that was settled already, to take its surplus back, cannot be settled by the worker.
-		result.Lease = m.reserved.Lease
+		result.Lease = o.reserved.Lease
 	}
-	result.Denied, result.Denial = served < wanted && (m.denies || !later), wire.Denial{}
+	result.Denied, result.Denial = g.served < g.wanted && (m.denies || !g.later), wire.Denial{}
 	if m.denies {
 		m.deny(result)
 	}
@@ -120,27 +158,18 @@ func (m *member) fail(result *wire.AskResult) {
 }
 
 func (m *member) state(result *wire.AskResult) {
-	s := m.reserved.State
+	o := m.operation
+	s := o.reserved.State
+	if o.looked != nil {
+		s = *o.looked
+	}
 	result.Limit, result.Window, result.Reset = s.Rate.Units, s.Rate.Window, s.Reset
-	result.Remaining = max(0, min(s.Remaining+m.surplus, s.Rate.Most()))
+	result.Remaining = max(0, min(s.Remaining+o.told, s.Rate.Most()))
 }
 
 func (m *member) deny(result *wire.AskResult) {
-	d := m.reserved.Denial
+	d := m.operation.reserved.Denial
 	result.Denied, result.Denial = true, wire.Denial{DenyFor: d.DenyFor, RetryAfter: d.RetryAfter, Never: d.Never}
-}
-
-// close says to the others who want the group's keys what became of its last attempt, and gives how many of its grants
-// were taken back.
-func (g *group) close(back bool) (rolledBack int) {
-	for i := range g.members {
-		m := &g.members[i]
-		if m.surplus > 0 {
-			rolledBack++
-		}
-		m.entry.close(back && m.surplus > 0)
-	}
-	return rolledBack
 }
 
 // contested says whether requests were denied by units that have been taken back since.
@@ -149,13 +178,13 @@ func (g *group) contested(ctx context.Context) bool {
 		return false
 	}
 	for i := range g.members {
-		if g.members[i].leased() {
+		if g.members[i].operation.leased() {
 			// The worker has that lease, and spends it later than a strict charge of the same result could be spent.
 			return false
 		}
 	}
 	for i := range g.members {
-		if m := &g.members[i]; m.denies && !m.reserved.Denial.Never && m.entry.contested(ctx) {
+		if m := &g.members[i]; m.denies && !m.operation.reserved.Denial.Never && m.operation.entry.contested(ctx) {
 			return true
 		}
 	}

@@ -19,14 +19,17 @@ const (
 // was executed; one without any, for it makes no sense or its limit is gone, is done at once: sending it again helps nobody.
 type batch[T any] struct {
 	operations []T
-	owners     []uint32
+	parts      []part
 	// left are items whose turn has not come.
 	left []uint32
 }
 
+// part says that an operation, by its index, is one of an item's.
+type part struct{ item, operation int }
+
 func (b *batch[T]) add(item int, operation T) {
+	b.parts = append(b.parts, part{item, len(b.operations)})
 	b.operations = append(b.operations, operation)
-	b.owners = append(b.owners, uint32(item))
 }
 
 // run executes the operations and gives the indices of the items, out of so many, that are done, rising.
@@ -36,9 +39,10 @@ func (b *batch[T]) run(ctx context.Context, items int, execute func(context.Cont
 		failed[i] = true
 	}
 	if len(b.operations) > 0 {
-		for i, err := range execute(ctx, b.operations) {
-			if err != nil {
-				failed[b.owners[i]] = true
+		errs := execute(ctx, b.operations)
+		for _, p := range b.parts {
+			if errs[p.operation] != nil {
+				failed[p.item] = true
 			}
 		}
 	}
@@ -51,15 +55,31 @@ func (b *batch[T]) run(ctx context.Context, items int, execute func(context.Cont
 	return done
 }
 
-// settle reports retired leases to the store, and gives the indices of those that need not be sent again.
+// settle reports retired leases to the store, and gives the indices of those that need not be sent again. What several groups
+// of requests give back of the strict charge that was made for them together is one settle, for only the first takes effect.
 func (a *Authority) settle(ctx context.Context, book *ruleBook, settles []wire.Settle) []uint32 {
+	type charge struct {
+		wire.KeyRef
+
+		lease string
+	}
 	var b batch[Settle]
+	first := make(map[charge]int, len(settles))
 	for i := range settles {
 		s := &settles[i]
 		key, known := book.everyCount(s.KeyRef)
 		if !known || !validName(s.Lease, maxLeaseLength) || !policy.ValidKey(s.Key) ||
 			s.Unused < 0 || s.Unused > limit.MaxUnits || !validUses(s.Uses) {
 			continue
+		}
+		if len(s.Uses) == 0 {
+			of := charge{s.KeyRef, s.Lease}
+			if with, is := first[of]; is {
+				b.operations[with].Unused += s.Unused
+				b.parts = append(b.parts, part{i, with})
+				continue
+			}
+			first[of] = len(b.operations)
 		}
 		b.add(i, Settle{Key: key, Lease: s.Lease, Uses: uses(s.Uses), Unused: s.Unused})
 	}

@@ -77,3 +77,17 @@ func TestReportsReachTheWindowsOfEveryPlan(t *testing.T) {
 	equal(t, "left after a record", left(w, "burst"), int64(0))
 	equal(t, "left in the other window", left(w, ""), int64(10))
 }
+
+// Requests of one key that are in different plans are charged apart, each within its own rates.
+func TestGroupsInDifferentPlansAreGrantedEachByItsOwn(t *testing.T) {
+	w := tiered()
+	in := func(plan string, group uint32) wire.Ask {
+		a := inPlan(plan, "a", 10)
+		a.Group = group
+		return a
+	}
+	response := w.sync(t, w.request(
+		in("paid", 1), ask("slow", "b", 10, 1, 1), in("burst", 2), ask("slow", "c", 10, 1, 2), in("paid", 3), ask("slow", "d", 10, 1, 3),
+	))
+	equal(t, "units", units(response), []int64{7, 7, 3, 3, 7, 7})
+}

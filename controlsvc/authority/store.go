@@ -4,6 +4,7 @@ package authority
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"time"
 
 	"sluice/shared/limit"
@@ -63,6 +64,17 @@ type State struct {
 	Remaining int64
 	// Reset is when the window is empty again if nothing more is charged; 0 where it is empty.
 	Reset time.Duration
+}
+
+// Scarcer says whether a smaller share of the rate's units is left than of another's; nothing of nothing is a share of 0.
+func (s State) Scarcer(than State) bool {
+	if s.Remaining == 0 || than.Remaining == 0 {
+		return s.Remaining == 0 && than.Remaining > 0
+	}
+	// Without rounding: s.Remaining ÷ s.Rate.Most() < than.Remaining ÷ than.Rate.Most().
+	high, low := bits.Mul64(uint64(s.Remaining), uint64(than.Rate.Most()))
+	thanHigh, thanLow := bits.Mul64(uint64(than.Remaining), uint64(s.Rate.Most()))
+	return high < thanHigh || high == thanHigh && low < thanLow
 }
 
 // Inspection is what the store knows of a key, for people.

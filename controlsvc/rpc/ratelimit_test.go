@@ -28,7 +28,10 @@ import (
 	"sluice/controlsvc/authority"
 	"sluice/controlsvc/policyfile"
 	"sluice/controlsvc/rpc"
+	"sluice/controlsvc/store/memory"
+	"sluice/controlsvc/store/redis"
 	"sluice/shared/instant"
+	"sluice/testharness/rig"
 )
 
 const envoysPolicy = `
@@ -401,40 +404,85 @@ func TestHeldUntilTheCallersDeadline(t *testing.T) {
 	})
 }
 
-// What one descriptor denies charges nothing to another, by whatever algorithm that is counted: those who are over a limit of
-// their own do not spend what is there for all.
+// What one descriptor denies charges nothing to another, by whatever algorithm and in whatever store that is counted, and however
+// many ask at once: those who are over a limit of their own do not spend what is there for all.
 func TestDeniedByOneLimitChargesNothingToAnother(t *testing.T) {
-	const callers, units = 20, 60
+	stores := map[string]func(authority.Store) authority.Store{
+		"memory": func(authority.Store) authority.Store {
+			return memory.New(func() instant.Instant { return 1_764_000_000_000_000 }, 10_000)
+		},
+		"redis": inRedis(t),
+	}
 	for _, algorithm := range []string{"sliding_log", "sliding_buckets", "sliding_window_counter", "fixed_window", "token_bucket"} {
-		t.Run(algorithm, func(t *testing.T) {
-			_, client := envoys(t, fmt.Sprintf("domain: shop\nlimits:\n"+
-				"  - {name: own, descriptor: [{key: own}], rates: [1/h], mode: strict, algorithm: %[1]s}\n"+
-				"  - {name: all, descriptor: [{key: all}], rates: [%[2]d/h], mode: strict, algorithm: %[1]s}\n", algorithm, units), nil)
-			asked := func(text string) string {
-				t.Helper()
-				got, err := client.ShouldRateLimit(soon(t), question(text))
-				if err != nil {
-					t.Fatal(err)
+		for name, store := range stores {
+			t.Run(algorithm+"/"+name, func(t *testing.T) { deniedByOneLimit(t, algorithm, store) })
+		}
+	}
+}
+
+// inRedis gives what puts a Redis in the place of a store.
+func inRedis(t *testing.T) func(authority.Store) authority.Store {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	server, err := rig.StartRedis(ctx, t.Output())
+	if err != nil {
+		cancel()
+		t.Fatalf("this test needs a Redis: %v", err)
+	}
+	store, err := redis.Open(redis.Config{
+		URL:         server.URL(),
+		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Stop()
+		cancel()
+	})
+	return func(authority.Store) authority.Store { return store }
+}
+
+func deniedByOneLimit(t *testing.T, algorithm string, store func(authority.Store) authority.Store) {
+	const callers, units = 100, 300
+	_, client := envoys(t, fmt.Sprintf("domain: shop\nlimits:\n"+
+		"  - {name: own-%[1]s, descriptor: [{key: own}], rates: [1/h], mode: strict, algorithm: %[1]s}\n"+
+		"  - {name: all-%[1]s, descriptor: [{key: all}], rates: [%[2]d/h], mode: strict, algorithm: %[1]s}\n", algorithm, units), store)
+	asked := func(text string) string {
+		got, err := client.ShouldRateLimit(soon(t), question(text))
+		if err != nil {
+			t.Error(err)
+		}
+		return says(got)
+	}
+	// Half are over their own limit when they come to both for the first time, the others the second time: it is the store that
+	// denies them then.
+	for _, round := range []struct {
+		more string
+		want func(caller int) string
+	}{
+		{"", func(int) string { return "O" }},
+		{"|all=1", func(caller int) string { return [...]string{"X", "O"}[caller%2] }},
+		{"|all=1", func(int) string { return "X" }},
+	} {
+		var calls sync.WaitGroup
+		for i := range callers {
+			if round.more == "" && i%2 == 1 {
+				continue
+			}
+			calls.Go(func() {
+				text := fmt.Sprintf("own=%d%s", i, round.more)
+				if got, want := asked(text), round.want(i); !strings.HasPrefix(got, want+" "+want) {
+					t.Errorf("%s: %s; want %s by its own limit", text, got, want)
 				}
-				return says(got)
-			}
-			// Half are over their own limit when they come to both for the first time: it is the store that denies those.
-			for i := range callers {
-				name := fmt.Sprintf("own=%d", i)
-				if i%2 == 0 {
-					asked(name)
-					for range 2 {
-						if got := asked(name + "|all=1"); !strings.HasPrefix(got, "X Xown:0 Oall:") {
-							t.Fatalf("%s: %s", name, got)
-						}
-					}
-				} else if got := asked(name + "|all=1"); !strings.HasPrefix(got, "O ") {
-					t.Fatalf("%s: %s", name, got)
-				}
-			}
-			if got, want := asked("all=1 +0"), fmt.Sprintf("O Oall:%d", units-callers/2); got != want {
-				t.Errorf("in the end %s, want %s", got, want)
-			}
-		})
+			})
+		}
+		calls.Wait()
+	}
+	if got, want := asked("all=1 +0"), fmt.Sprintf("O Oall-%s:%d", algorithm, units-callers/2); got != want {
+		t.Errorf("in the end %s, want %s", got, want)
 	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -85,21 +84,11 @@ func Inspection(
 func Least(rates, windows []limit.Rate, standings []Standing) authority.State {
 	least := state(rates[0], standings[0])
 	for _, r := range rates[1:] {
-		if s := state(r, standings[find(windows, r.Window)]); lessShare(s, least) {
+		if s := state(r, standings[find(windows, r.Window)]); s.Scarcer(least) {
 			least = s
 		}
 	}
 	return least
-}
-
-// lessShare compares a.Remaining ÷ a.Rate.Most() with b's, without rounding; nothing of nothing is a share of 0.
-func lessShare(a, b authority.State) bool {
-	if a.Remaining == 0 || b.Remaining == 0 {
-		return a.Remaining == 0 && b.Remaining > 0
-	}
-	aHigh, aLow := bits.Mul64(uint64(a.Remaining), uint64(b.Rate.Most()))
-	bHigh, bLow := bits.Mul64(uint64(b.Remaining), uint64(a.Rate.Most()))
-	return aHigh < bHigh || aHigh == bHigh && aLow < bLow
 }
 
 // How long a worker may deny by leases of others, which may come back: 1/20 of the window, within bounds.

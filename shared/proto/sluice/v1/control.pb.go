@@ -425,6 +425,8 @@ func (x *Use) GetUnits() uint64 {
 	return 0
 }
 
+// Settles of one lease without uses, in one call, add up: they give back parts of a strict charge that was made for several
+// groups. Of settles in different calls the first takes effect.
 type Settle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Limit string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
