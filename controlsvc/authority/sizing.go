@@ -33,9 +33,8 @@ const (
 	// window is longer than longWindow; leases would lie idle.
 	leastShare = 20
 	longWindow = time.Minute
-	// lossShare: a token bucket may lose one unit in lossShare of its burst to the end of a lease, and one of fewer than
-	// 2·lossShare none.
-	lossShare = 20
+	// lossShare: a token bucket may miss one unit in lossShare of its burst while a lease is out.
+	lossShare = 10
 	// scarceShare: with less than L/scarceShare free, leases are given out in equal batches, as units become free.
 	scarceShare = 4
 	// activeFor bounds how long a worker that asked for a key counts as active there; a window at most.
@@ -190,8 +189,8 @@ func (k *sized) workers(now instant.Instant, worker uint64, rates []limit.Rate) 
 }
 
 // lossless is for how long a lease may last without a loss that matters. A token bucket's units count as spent when their lease
-// ends: what would flow in until then, once the bucket is full, is lost. It is not full before what is known to be missing has
-// flowed in; and one unit in lossShare may be lost.
+// ends, until it is settled: what would flow in until then, once the bucket is full, is missing until then, to those who ask
+// meanwhile for good. It is not full before what is known to be missing has flowed in; and one unit in lossShare may be missing.
 func (k *sized) lossless(now instant.Instant, key Key) time.Duration {
 	longest := maxTTL + maxRound
 	if key.Algorithm != limit.TokenBucket {
@@ -201,10 +200,7 @@ func (k *sized) lossless(now instant.Instant, key Key) time.Duration {
 		if rate.Units == 0 {
 			return 0
 		}
-		lasts := time.Duration(0)
-		if loss := rate.Most() / lossShare; loss > 1 {
-			lasts = inflow(rate, loss)
-		}
+		lasts := inflow(rate, rate.Most()/lossShare)
 		if k.known && k.state.Rate.Window == rate.Window {
 			missing := rate.Most() - k.state.Remaining - 1 // the last of them may be a part
 			lasts = max(lasts, inflow(rate, missing)-now.Sub(k.at))

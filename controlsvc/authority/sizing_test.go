@@ -122,19 +122,19 @@ func TestSizing(t *testing.T) {
 		{name: "more a worker in a longer window", rates: per(60, minute+ms), free: 50, others: 2, paused: 1, ahead: 3, want: []terms{{4, 1, 5 * second, 0}}},
 
 		{
-			name: "a full bucket, for a twentieth of its burst", rates: bucket(1000, 1000, second), bucket: true, free: -1, paused: 1, ahead: 99,
-			want: []terms{{100, 1, 50 * ms, 0}},
+			name: "a full bucket, for a tenth of its burst", rates: bucket(1000, 1000, second), bucket: true, free: -1, paused: 1, ahead: 99,
+			want: []terms{{100, 1, 100 * ms, 0}},
 		},
 		{
 			name: "for as long as the bucket is not full", rates: bucket(1000, 1000, second), bucket: true, free: 799, ago: 30 * ms, ahead: 99,
 			want: []terms{{99, 1, 170 * ms, 0}},
 		},
-		{name: "a small bucket that is full", rates: bucket(39, 20, minute), bucket: true, free: 39, ago: ms, paused: 1, ahead: 9, want: strictly(1, 1)},
+		{name: "a small bucket that is full", rates: bucket(39, 60, minute), bucket: true, free: 39, ago: ms, paused: 1, ahead: 9, want: []terms{{10, 1, 3 * second, 0}}},
 		{name: "a small bucket that is not", rates: bucket(39, 20, minute), bucket: true, free: 36, ago: second, paused: 1, ahead: 3, want: []terms{{4, 1, 5 * second, 0}}},
-		{name: "longer than a lease gets there", rates: bucket(1000, 1000, second), bucket: true, free: -1, round: 31 * ms, paused: 1, ahead: 99, want: strictly(1, 1)},
+		{name: "longer than a lease gets there", rates: bucket(1000, 1000, second), bucket: true, free: -1, round: 81 * ms, paused: 1, ahead: 99, want: strictly(1, 1)},
 		{
 			name: "by the bucket that nothing is known of", rates: append(bucket(1000, 1000, second), bucket(6000, 6000, 10*second)...), bucket: true,
-			free: 3000, ahead: 99, want: []terms{{99, 1, 50 * ms, 0}},
+			free: 3000, ahead: 99, want: []terms{{99, 1, 100 * ms, 0}},
 		},
 		{name: "a bucket that nothing flows into", rates: bucket(100, 0, second), bucket: true, free: -1, paused: 1, ahead: 9, want: strictly(1, 1)},
 

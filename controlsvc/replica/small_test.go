@@ -148,8 +148,9 @@ func TestADenialByLeasesThatMayComeBack(t *testing.T) {
 	})
 }
 
-// A token bucket is full at first: of its burst leases cost one unit in 20 at most, and none where it is small. The last units
-// may wait for those that make a batch with them.
+// A token bucket is full at first: of its burst leases cost one unit in 20 at most, and none where it is small, though they may
+// last until one in 10 had flowed in: they are spent and settled before that. The last units may wait for those that make a batch
+// with them.
 func TestABucketGivesItsBurst(t *testing.T) {
 	for _, c := range []struct {
 		rate  string

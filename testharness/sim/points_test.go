@@ -60,3 +60,42 @@ func TestPoints(t *testing.T) {
 		})
 	}
 }
+
+// TestBucketPoints holds what leases of a token bucket cost: calls at half of its rate, where it is nearly always full and leases
+// are short; and, where every second window begins with a flood, what a flood misses while leases are out, of what is admitted by
+// strict charges alone.
+func TestBucketPoints(t *testing.T) {
+	t.Parallel()
+	for _, p := range []struct {
+		name           string
+		workers        int
+		load           float64
+		floods         bool
+		calls, atLeast float64
+	}{
+		{"4 workers, 0.5×", 4, 0.5, false, 0.13, 0.999},
+		{"16 workers, 0.5×", 16, 0.5, false, 0.75, 0.999},
+		{"4 workers, floods", 4, 1.6, true, 0.04, 0.99},
+		{"16 workers, floods", 16, 1.6, true, 0.13, 0.9},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := hotKey(1000, p.workers, p.load)
+			s.Duration = 5 * time.Second
+			s.Tides, s.Bursts = p.floods, p.floods
+			s.Limits[0].Algorithm, s.Limits[0].Mode = limit.TokenBucket, limit.Strict
+			admitted := func(f sim.Figures) float64 { return float64(f.Admitted) / float64(f.Requests) }
+			strict := admitted(sim.Run(s).Figures)
+			s.Limits[0].Mode = limit.Lease
+			result := sim.Run(s)
+			f, share := result.Figures, admitted(result.Figures)/strict
+			t.Logf("%d requests: %.4f calls per request, %.4f of what strict charges admit", f.Requests, f.CallsPerRequest(), share)
+			if len(result.Violations) > 0 {
+				t.Fatal(result.Violations)
+			}
+			if f.CallsPerRequest() > p.calls || share < p.atLeast {
+				t.Errorf("want at most %g calls, at least %g", p.calls, p.atLeast)
+			}
+		})
+	}
+}
