@@ -37,6 +37,7 @@ var fleet struct {
 	envoyBinary  string
 	envoys       []*rig.Envoy
 	control      string // where the Envoys look for the service
+	upstream     string
 	upstreamHits hits
 }
 
@@ -86,11 +87,10 @@ func setUp(ctx context.Context) (err error) {
 	if fleet.control, err = rig.FreeAddress(); err != nil {
 		return err
 	}
-	upstream, err := startUpstream()
-	if err != nil {
+	if fleet.upstream, err = startUpstream(); err != nil {
 		return err
 	}
-	bootstrap, err := envoy.Bootstrap{Upstream: upstream, Control: fleet.control, Wasm: fleet.wasm, Plugin: plugin}.JSON()
+	bootstrap, err := watching(envoy.Bootstrap{Upstream: fleet.upstream, Control: fleet.control, Wasm: fleet.wasm, Plugin: plugin})
 	if err != nil {
 		return err
 	}

@@ -88,6 +88,11 @@ func (e *Envoy) findAddresses(ctx context.Context, adminFile string) error {
 	if _, err := adminGet(ctx, e.Admin, "/ready"); err != nil {
 		return err
 	}
+	return e.FindListeners(ctx)
+}
+
+// FindListeners finds the listeners that there are now, where they have changed since the start.
+func (e *Envoy) FindListeners(ctx context.Context) error {
 	listeners, err := adminGet(ctx, e.Admin, "/listeners?format=json")
 	if err != nil {
 		return err
