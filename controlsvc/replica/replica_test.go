@@ -144,6 +144,43 @@ func TestAHotKeyIsLeased(t *testing.T) {
 	})
 }
 
+// A key that was reset has its whole limit again once the denials have ended that workers give of their own accord: those after
+// the first too, though the worker remembers what it has spent.
+func TestAKeyIsReset(t *testing.T) {
+	for _, how := range []string{
+		"mode: strict", "mode: strict, algorithm: sliding_buckets", "mode: strict, algorithm: fixed_window",
+		"mode: strict, algorithm: token_bucket", "mode: lease", "mode: async",
+	} {
+		inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [10/h], "+how+"}", func(w *world) {
+			admitted := func(calls int) (n int) {
+				for range calls {
+					out, err := w.decide(w.t.Context(), of("hot"))
+					if err != nil {
+						w.t.Fatal(err)
+					}
+					if out.Verdict == admission.Admit {
+						n++
+					}
+					pass(100 * time.Millisecond)
+				}
+				return n
+			}
+			if n := admitted(20); n != 10 {
+				t.Errorf("%s: %d of 20 admitted under 10/h", how, n)
+			}
+			p := w.authority.Policy()
+			key := authority.Key{Name: policy.StoreName(p.Domain, "all", "hot"), Algorithm: p.Limits[0].Algorithm, Rates: p.Limits[0].Rates}
+			if err := w.store.Reset(w.t.Context(), key); err != nil {
+				w.t.Fatal(err)
+			}
+			pass(admission.ReaskAfter)
+			if n := admitted(30); n != 10 {
+				t.Errorf("%s: %d of 30 admitted after the key was reset; want 10", how, n)
+			}
+		})
+	}
+}
+
 // Who only looks is told what is left to be admitted, which the units of leases in hand are.
 func TestWhoLooksSeesWhatIsHeld(t *testing.T) {
 	const units, spent = 1000, 100

@@ -128,6 +128,48 @@ func TestOwnLogDenies(t *testing.T) {
 	want(t, "when they may have left it", admission.Step(1099*milli-1, one(k)), admission.Ask, 0)
 }
 
+// What the worker spent denies nothing any more once the store has room that it could not have if it knew of that: the key was
+// reset. That holds from the first answer that shows it, in whatever mode.
+func TestALogThatTheStoreHasForgotten(t *testing.T) {
+	minutely := func(mode limit.Mode, before, after int64) *admission.Key {
+		l := tenPerSecond()
+		l.Mode, l.Rates = mode, []limit.Rate{{Units: 100, Window: time.Hour}, {Units: 10, Window: time.Minute}}
+		k := admission.NewKey(l.Rule("", ""))
+		told := granted(10, 0)
+		told.Window, told.Reset = time.Minute, time.Minute
+		if mode == limit.Async {
+			for range 10 {
+				want(t, "by the count", admission.Step(0, one(k)), admission.Admit, admission.FromCount)
+			}
+			k.TakeFallback()
+			told.Units = 0
+			k.HoldCount(0, 0, 0, &told)
+		} else {
+			a := admission.NewAnswer(0, 0, one(k), []wire.AskResult{told})
+			for range 10 {
+				want(t, "a granted one", a.Next(admission.Patience{}), admission.Admit, admission.FromStore)
+			}
+		}
+		want(t, "one more", admission.Step(milli, one(k)), admission.Deny, admission.FromLog)
+		told.Units, told.Remaining = before, after
+		told.Denied, told.Denial = before+after == 0, wire.Denial{DenyFor: time.Microsecond, RetryAfter: time.Microsecond}
+		if mode == limit.Async {
+			told.Units = 0
+			k.HoldCount(6*second, 6*second, before, &told)
+		} else if out := answer(6*second, 6*second, one(k), told); before > 0 && out.Remaining != before+after-1 {
+			t.Errorf("%v: %d left after the first; want %d", mode, out.Remaining, before+after-1)
+		}
+		return k
+	}
+	for _, mode := range []limit.Mode{limit.Strict, limit.Lease} {
+		want(t, mode.String()+", a unit granted", admission.Step(6*second, one(minutely(mode, 1, 9))), admission.Ask, 0)
+		want(t, mode.String()+", nothing granted", admission.Step(6*second+milli, one(minutely(mode, 0, 0))), admission.Deny, admission.FromLog)
+	}
+	want(t, "async, ten left", admission.Step(6*second, one(minutely(limit.Async, 0, 10))), admission.Admit, admission.FromCount)
+	want(t, "async, all left of what the store has not been told", admission.Step(6*second, one(minutely(limit.Async, 10, 10))),
+		admission.Deny, admission.FromLog)
+}
+
 // Under an algorithm that gives units back before their window is over the own log denies nothing: of fixed windows, twice
 // the limit passes around a boundary, and a token bucket fills all the time. What the store denies stands as ever.
 func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {
@@ -379,8 +421,8 @@ func TestALoggedDenialOfBuckets(t *testing.T) {
 	const day, width = 24 * time.Hour, 675 * time.Second
 	l := tenPerSecond()
 	l.Rates, l.Algorithm = []limit.Rate{{Units: 10, Window: day}}, limit.SlidingBuckets
-	told := func(remaining int64, reset time.Duration) wire.AskResult {
-		r := granted(10-remaining, remaining)
+	told := func(units, remaining int64, reset time.Duration) wire.AskResult {
+		r := granted(units, remaining)
 		r.Window, r.Reset = day, reset
 		return r
 	}
@@ -392,13 +434,13 @@ func TestALoggedDenialOfBuckets(t *testing.T) {
 		}
 	}
 	k := admission.NewKey(l.Rule("", ""))
-	answer(0, 0, costing(k, 10), told(0, day+78*time.Second))
+	answer(0, 0, costing(k, 10), told(10, 0, day+78*time.Second))
 	check(admission.Step(second, one(k)), day+77*time.Second, day+77*time.Second)
 
 	k = admission.NewKey(l.Rule("", ""))
-	answer(0, 0, costing(k, 9), told(1, day+78*time.Second))
+	answer(0, 0, costing(k, 9), told(9, 1, day+78*time.Second))
 	hour := instant.Instant(0).Add(time.Hour)
-	answer(hour, hour, one(k), told(0, day+50*time.Second))
+	answer(hour, hour, one(k), told(1, 0, day+50*time.Second))
 	check(admission.Step(hour, one(k)), day-time.Hour+width, day+50*time.Second)
 
 	l.Rates = []limit.Rate{{Units: 10, Window: time.Second}, {Units: 12, Window: day}} // of which the store tells of one

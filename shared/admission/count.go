@@ -61,6 +61,7 @@ func (k *Key) HoldCount(sent, received instant.Instant, uncounted int64, result 
 	k.denial = denial{}
 	k.hear(sent, received, cost, result)
 	k.count = count{known: true, heard: sent, free: result.Remaining - uncounted}
+	k.hasRoom(received, k.count.free)
 	if d := result.Denial; result.Denied && !d.Never && d.DenyFor >= d.RetryAfter && d.RetryAfter <= ReaskAfter {
 		k.count.freed = cost - uncounted
 	}

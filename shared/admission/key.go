@@ -199,6 +199,9 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 		return // it denies by what does not hold any more
 	}
 	k.heard, k.hasHeard = sent, true
+	if result.StartIn == 0 {
+		k.hasRoom(received, result.Units)
+	}
 	if !result.Denied {
 		if k.denial.cost <= cost {
 			k.denial = denial{}
@@ -219,6 +222,18 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 	}
 	if next.cost <= k.denial.cost || next.until > k.denial.until {
 		k.denial = next
+	}
+}
+
+// hasRoom takes it that so many units may be spent now. Where there would be more than the limit in a window together with what
+// this worker has spent, the store does not know of that any more: the key was reset. Then its log is not gone by either.
+func (k *Key) hasRoom(now instant.Instant, units int64) {
+	for i, rate := range k.rule.Rates {
+		if units > 0 && k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-units {
+			k.logs, k.parked = nil, nil
+			k.setLogs()
+			return
+		}
 	}
 }
 
