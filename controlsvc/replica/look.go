@@ -97,7 +97,7 @@ func (r *Replica) ask(ctx context.Context, request *wire.SyncRequest) ([]wire.As
 	return response.Results, nil
 }
 
-// held is how many units the replica's workers hold of a key.
+// held is how many units the replica's workers hold of a key, less those that they have spent and the store has not been told of.
 func (r *Replica) held(p *policy.Policy, d *Demand, rule *policy.Rule) (units int64) {
 	for _, w := range r.workers {
 		units += w.free(p, d, rule)
@@ -113,7 +113,7 @@ func (s *Standing) see(result *wire.AskResult, held int64) (out admission.Output
 	}
 	out = admission.Output{
 		Verdict: admission.Admit, Source: admission.FromStore, Rate: limit.Rate{Units: result.Limit, Window: result.Window},
-		Remaining: min(result.Remaining+held, max(result.Remaining, result.Limit)), Reset: result.Reset,
+		Remaining: max(0, min(result.Remaining+held, max(result.Remaining, result.Limit))), Reset: result.Reset,
 	}
 	if out.Remaining < 1 {
 		out.Verdict, out.Never = admission.Deny, result.Limit < 1

@@ -207,6 +207,23 @@ func TestWhoLooksSeesWhatIsHeld(t *testing.T) {
 	})
 }
 
+// What a worker has admitted in mode async and not told of yet is not left to who looks.
+func TestWhoLooksSeesWhatIsCountedLater(t *testing.T) {
+	inWorld(t, "  - {name: all, descriptor: [{key: a}], rates: [10/m], mode: async}", func(w *world) {
+		look := replica.Demand{Key: "x"}
+		for left := int64(10); left > 0; left-- {
+			out, err := w.decide(w.t.Context(), look)
+			if err != nil || out.Verdict != admission.Admit || out.Remaining != left {
+				t.Errorf("%v, %d left, %v; want %d", out.Verdict, out.Remaining, err, left)
+			}
+			w.want(admission.Admit, admission.FromCount, of("x"))
+		}
+		w.want(admission.Deny, admission.FromStore, look)
+		pass(time.Second) // the store has been told
+		w.want(admission.Deny, admission.FromStore, look)
+	})
+}
+
 // A replica that nobody asks does next to nothing, before the first request and after the last; one that comes has its
 // deadline kept all the same.
 func TestIdle(t *testing.T) {

@@ -87,12 +87,13 @@ func (t *Keys) Get(now instant.Instant, b *policy.Bound) *Entry {
 	return e
 }
 
-// Free gives the units of leases in hand that may be spent of a key now; 0 of one that is not known.
+// Free gives the units of leases in hand that may be spent of a key now, less those that were admitted without the store and that
+// it has not been told of; 0 of one that is not known.
 func (t *Keys) Free(now instant.Instant, b *policy.Bound) int64 {
 	in := t.tables[b.Limit]
 	_, name := in.name(b)
 	if e := in.byKey[name]; e != nil {
-		return e.Key.Admission.Free(now)
+		return e.Key.Admission.Free(now) - e.Key.unreported
 	}
 	return 0
 }

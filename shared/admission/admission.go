@@ -286,6 +286,7 @@ func (d Demand) fallBack(now instant.Instant, workers, rank uint32) Output {
 		switch {
 		case k.rule.Limit.OnUnavailable == limit.Deny:
 			one.Verdict, one.Unavailable, one.RetryAfter, one.Reset = Deny, true, unavailableRetry, log.EmptyIn(now)
+			one.Remaining = 0
 		case k.rule.Limit.OnUnavailable == limit.Local && left < d.Cost:
 			one.Verdict, one.Remaining, one.Reset = Deny, max(0, left), log.EmptyIn(now)
 			one.RetryAfter = log.FallsTo(share.Units-d.Cost, now, 0)

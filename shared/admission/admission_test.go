@@ -304,8 +304,8 @@ func TestWhileTheServiceIsAway(t *testing.T) {
 			if out.Verdict == admission.Admit {
 				admitted++
 			}
-			if out.Unavailable != (c.choice == limit.Deny) {
-				t.Errorf("%v: unavailable is %v", c.choice, out.Unavailable)
+			if out.Unavailable != (c.choice == limit.Deny) || out.Unavailable && out.Remaining != 0 {
+				t.Errorf("%v: unavailable is %v, %d left", c.choice, out.Unavailable, out.Remaining)
 			}
 		}
 		if admitted != c.admitted {
