@@ -130,12 +130,16 @@ func (m *member) tell(result *wire.AskResult, g *group) {
 		}
 		return
 	}
+	// A grant that was settled already, to take its surplus back, cannot be settled by the worker; nor can units of two grants, for
+	// those of one may be more than this group's part of the other.
+	if g.served > 0 {
+		result.Lease = ""
+		if result.Units == 0 && o.left == 0 {
+			result.Lease = o.reserved.Lease
+		}
+	}
 	result.Units += g.served * m.cost
 	m.state(result)
-	if result.Lease == "" && o.left == 0 && g.served > 0 {
-		// A grant that was settled already, to take its surplus back, cannot be settled by the worker.
-		result.Lease = o.reserved.Lease
-	}
 	result.Denied, result.Denial = g.served < g.wanted && (m.denies || !g.later), wire.Denial{}
 	if m.denies {
 		m.deny(result)

@@ -139,6 +139,27 @@ func TestGroupsGiveBackEachItsPartOfACharge(t *testing.T) {
 	equal(t, "settled while the store fails", w.sync(t, next).Settled, []uint32{})
 }
 
+// What comes back of a charge that serves two groups is not also what one of them was granted besides, when it was asked again.
+func TestAGroupGivesBackNoMoreThanItsPartOfACharge(t *testing.T) {
+	w := newWorld()
+	w.policy = jointPolicy(limit.SlidingLog, 10)
+	w.policy.Limits[0].Rates = []limit.Rate{{Units: 5, Window: time.Hour}}
+	w.SetPolicy(w.policy)
+	w.sync(t, w.request(ask("per", "empty", 5, 1, 0)))
+	response := w.sync(t, w.request(
+		ask("per", "empty", 4, 1, 1), ask("all", "x", 4, 2, 1), // takes 8 of 10, until they are taken back
+		ask("per", "a", 1, 1, 2), ask("all", "x", 1, 1, 2),
+		ask("per", "b", 2, 1, 3), ask("all", "x", 2, 1, 3), // one of them in the first attempt
+	))
+	equal(t, "units", units(response), []int64{0, 0, 1, 1, 2, 2})
+	next := w.request()
+	if r := response.Results[5]; r.Lease != "" { // its worker has no use for either
+		next.Settles = []wire.Settle{{KeyRef: wire.KeyRef{Limit: "all", Key: "x"}, Lease: r.Lease, Unused: r.Units}}
+	}
+	w.sync(t, next)
+	equal(t, "left where nothing can be given back", w.left(t, "all", "x")[1], int64(7))
+}
+
 // Requests of one key that cost different numbers of units are granted what there is, each in units of its own.
 func TestGroupsOfDifferentCostsAreGrantedEachByItsOwn(t *testing.T) {
 	for _, algorithm := range algorithms {

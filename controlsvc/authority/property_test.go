@@ -82,9 +82,17 @@ func rates(w *world) map[string][]limit.Rate {
 	return all
 }
 
-// take counts what an answer admits, and checks that each group was served as one.
-func take(t *rapid.T, w *world, spent counted, asks []wire.Ask, results []wire.AskResult) {
+// take counts what an answer admits, and checks that each group was served as one. It gives back what was granted to the groups
+// that are gone, where all of that can be given back.
+func take(
+	t *rapid.T, w *world, spent counted, asks []wire.Ask, results []wire.AskResult, gone map[uint32]bool,
+) (settles []wire.Settle) {
 	served := map[uint32]int64{}
+	for i, a := range asks {
+		if results[i].Units > 0 && results[i].Lease == "" {
+			delete(gone, a.Group)
+		}
+	}
 	for i, a := range asks {
 		if results[i].Problem != wire.NoProblem && results[i].Units > 0 {
 			t.Fatalf("ask %d: a problem and %d units", i, results[i].Units)
@@ -97,10 +105,15 @@ func take(t *rapid.T, w *world, spent counted, asks []wire.Ask, results []wire.A
 			t.Fatalf("group %d: %d requests have one limit's units, %d another's", a.Group, before, k)
 		}
 		served[a.Group] = k
-		if results[i].Units > 0 {
+		switch {
+		case results[i].Units == 0:
+		case !gone[a.Group]:
 			spent[a.KeyRef] = append(spent[a.KeyRef], spend{w.now, results[i].Units})
+		default:
+			settles = append(settles, wire.Settle{KeyRef: a.KeyRef, Lease: results[i].Lease, Unused: results[i].Units})
 		}
 	}
+	return settles
 }
 
 // Without faults, one group at a time: exactly as many requests are served as the naive count has room for.
@@ -116,7 +129,7 @@ func TestGroupIsServedAsFarAsEveryLimitGoes(t *testing.T) {
 				want = min(want, max(0, spent.free(a.KeyRef, w.now, limits[a.Limit]))/a.Min)
 			}
 			results := w.sync(t, w.request(asks...)).Results
-			take(t, w, spent, asks, results)
+			take(t, w, spent, asks, results, nil)
 			for i, a := range asks {
 				if got := results[i].Units / a.Min; got != want {
 					t.Fatalf("%d requests were served; want %d", got, want)
@@ -149,6 +162,7 @@ func runFaults(t *rapid.T, tardy bool) {
 	w, spent := newWorld(), counted{}
 	limits := rates(w)
 	exact := !tardy
+	loses := rapid.Bool().Draw(t, "calls whose answers or settles cost capacity")
 	faults := []fault{refused, lost}
 	if tardy {
 		faults = append(faults, late)
@@ -163,24 +177,38 @@ func runFaults(t *rapid.T, tardy bool) {
 		return faults[chance.IntN(len(faults))]
 	}
 	var abandoned []wire.Abandoned
+	var settles []wire.Settle
 	for range 150 {
 		w.store.next = faulty
 		w.pass(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "µs")) * time.Microsecond)
 		request := w.request(drawAsks(t, w, 3)...)
-		request.Abandoned = abandoned
+		request.Abandoned, request.Settles = abandoned, settles
+		rolledBack := w.observed.rolledBack
 		response := w.sync(t, request)
+		partial := w.observed.rolledBack > rolledBack // what was settled in part is not cancelled later
+		for _, at := range slices.Backward(response.Settled) {
+			settles = slices.Delete(slices.Clone(settles), int(at), int(at)+1)
+		}
 		for _, at := range slices.Backward(response.Abandoned) {
 			abandoned = slices.Delete(slices.Clone(abandoned), int(at), int(at)+1)
 		}
 		repeated := response
-		if rapid.IntRange(0, 9).Draw(t, "repeated") == 0 {
+		if loses && rapid.IntRange(0, 9).Draw(t, "repeated") == 0 {
 			// The call arrives twice; one answer of the two, whichever, reaches the worker.
 			exact = false
 			repeated = w.sync(t, request)
 		}
-		switch rapid.IntRange(0, 9).Draw(t, "answer") {
+		gone := map[uint32]bool{uint32(rapid.IntRange(1, 6).Draw(t, "gone")): true, uint32(rapid.IntRange(1, 6).Draw(t, "gone")): true}
+		takes := func(results []wire.AskResult) {
+			settles = append(slices.Clone(settles), take(t, w, spent, request.Asks, results, gone)...)
+		}
+		answer := rapid.IntRange(0, 9).Draw(t, "answer")
+		if !loses && partial {
+			answer = 9
+		}
+		switch answer {
 		case 0, 1: // lost, and the worker gives the call up; it had better not be settled in part
-			exact = exact && !partial(request.Asks, response.Results)
+			exact = exact && !partial
 			keys := make([]wire.KeyRef, 0, len(request.Asks))
 			for _, a := range request.Asks {
 				keys = append(keys, a.KeyRef)
@@ -191,9 +219,9 @@ func runFaults(t *rapid.T, tardy bool) {
 				exact = false
 			}
 		case 2, 3, 4, 5:
-			take(t, w, spent, request.Asks, response.Results)
+			takes(response.Results)
 		default:
-			take(t, w, spent, request.Asks, repeated.Results)
+			takes(repeated.Results)
 		}
 		if rapid.IntRange(0, 4).Draw(t, "repays") == 0 {
 			_ = w.Repay(context.Background())
@@ -203,7 +231,7 @@ func runFaults(t *rapid.T, tardy bool) {
 			t.Fatal(over)
 		}
 	}
-	settleUp(t, w, abandoned)
+	settleUp(t, w, abandoned, settles)
 	for key := range spent {
 		states, err := w.store.Peek(context.Background(), w.key(key.Limit, key.Key))
 		if err != nil {
@@ -219,25 +247,15 @@ func runFaults(t *rapid.T, tardy bool) {
 }
 
 // settleUp pays what is owed on both sides, without faults.
-func settleUp(t *rapid.T, w *world, abandoned []wire.Abandoned) {
+func settleUp(t *rapid.T, w *world, abandoned []wire.Abandoned, settles []wire.Settle) {
 	w.store.next = nil
 	request := w.request()
-	request.Abandoned = abandoned
-	if response := w.sync(t, request); len(response.Abandoned) != len(abandoned) {
-		t.Fatalf("%d of %d abandoned calls acknowledged", len(response.Abandoned), len(abandoned))
+	request.Abandoned, request.Settles = abandoned, settles
+	if r := w.sync(t, request); len(r.Abandoned) != len(abandoned) || len(r.Settled) != len(settles) {
+		t.Fatalf("%d of %d abandoned calls, %d of %d settles acknowledged", len(r.Abandoned), len(abandoned), len(r.Settled), len(settles))
 	}
 	if err := w.Repay(context.Background()); err != nil || w.Owed() != 0 || w.observed.leaked != 0 {
 		t.Fatalf("%d charges owed, %d leaked: %v", w.Owed(), w.observed.leaked, err)
 	}
 	w.store.arrive()
-}
-
-// partial says whether some of a group's requests were served and others not: a surplus was settled then.
-func partial(asks []wire.Ask, results []wire.AskResult) bool {
-	for i, a := range asks {
-		if k := results[i].Units / a.Min; k > 0 && k < int64(a.Waiting) {
-			return true
-		}
-	}
-	return false
 }
