@@ -116,11 +116,11 @@ func (g *group) tell(results []wire.AskResult) {
 // nothing against them does not deny them.
 func (m *member) tell(result *wire.AskResult, g *group) {
 	o := m.operation
-	result.Problem = wire.NoProblem
 	if o.part == "" && len(g.members) > 1 && o.looked == nil {
-		result.Problem = wire.StoreProblem
+		m.fail(result)
 		return
 	}
+	result.Problem = wire.NoProblem
 	if o.leased() {
 		r := &o.reserved
 		result.Lease, result.Units, result.StartIn, result.EndIn = r.Lease, r.Units, r.StartIn, r.EndIn
@@ -188,7 +188,10 @@ func (g *group) contested(ctx context.Context) bool {
 		}
 	}
 	for i := range g.members {
-		if m := &g.members[i]; m.denies && !m.operation.reserved.Denial.Never && m.operation.entry.contested(ctx) {
+		m := &g.members[i]
+		o := m.operation
+		// Units are left where another group had them that shares the operation, until a later turn.
+		if m.denies && !o.reserved.Denial.Never && (o.left > 0 || o.entry.contested(ctx)) {
 			return true
 		}
 	}

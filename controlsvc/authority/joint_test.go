@@ -1,10 +1,12 @@
 package authority_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
 
+	"sluice/controlsvc/authority"
 	"sluice/shared/limit"
 	"sluice/shared/policy"
 	"sluice/shared/wire"
@@ -121,6 +123,61 @@ func TestWhatGroupsShareGoesToThoseWhoCanUseIt(t *testing.T) {
 		})
 	}
 }
+
+// A group that another of the call left nothing of what they share is served once that one has been denied by something else.
+func TestWhatADeniedGroupHadGoesToAnother(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			w := newWorld()
+			w.policy = jointPolicy(algorithm, 4)
+			w.SetPolicy(w.policy)
+			w.sync(t, w.request(ask("all", "full", 4, 1, 0)))
+			response := w.sync(t, w.request(
+				ask("some", "x", 2, 1, 1), ask("all", "full", 2, 1, 1),
+				ask("some", "x", 2, 1, 2), ask("all", "y", 2, 1, 2),
+			))
+			equal(t, "units", units(response), []int64{0, 0, 2, 2})
+			equal(t, "left of what they share", w.left(t, "some", "x")[1], int64(0))
+		})
+	}
+}
+
+// Where the store does not say how a key stands that was not asked, for another has denied, that is a problem of this key alone;
+// and what an attempt before was granted of it stays granted.
+func TestAKeyThatCannotBeLookedAt(t *testing.T) {
+	w := newWorld()
+	w.policy = jointPolicy(limit.FixedWindow, 6)
+	w.SetPolicy(w.policy)
+	w.store.Store = blind{w.store.Store}
+	w.sync(t, w.request(ask("some", "x", 3, 1, 0)))
+	response := w.sync(t, w.request(ask("some", "x", 1, 1, 1), ask("all", "y", 1, 1, 1)))
+	if r := response.Results[0]; !r.Denied || r.Problem != wire.NoProblem || r.Denial.RetryAfter == 0 {
+		t.Errorf("the limit that denies: %+v", r)
+	}
+	if r := response.Results[1]; r.Problem != wire.StoreProblem {
+		t.Errorf("the limit that was not asked: %+v; want a problem of the store", r)
+	}
+	w.sync(t, w.request(ask("all", "full", 6, 1, 0)))
+	w.store.next = func(operation string) fault {
+		if operation == "settle" {
+			return refused // what is taken back is so too late for the second attempt
+		}
+		return fine
+	}
+	response = w.sync(t, w.request(
+		ask("some", "z", 2, 1, 1), ask("all", "full", 2, 1, 1), // takes 2 of 3, until they are taken back
+		ask("some", "z", 2, 1, 2), ask("all", "y", 2, 1, 2), // one of them in the first attempt
+	))
+	equal(t, "units", units(response), []int64{0, 0, 1, 1})
+	if r := response.Results[3]; !r.Denied || r.Problem != wire.NoProblem || r.Denial.DenyFor != 0 {
+		t.Errorf("the limit that was asked in the first attempt only: %+v; want a denial that does not stand", r)
+	}
+}
+
+// blind is a store that does not tell how keys stand.
+type blind struct{ authority.Store }
+
+func (blind) Peek(context.Context, authority.Key) ([]authority.State, error) { return nil, errInjected }
 
 // What two groups give back of the charge that was made for both comes back for both.
 func TestGroupsGiveBackEachItsPartOfACharge(t *testing.T) {
