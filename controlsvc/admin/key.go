@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,12 +62,18 @@ func keyOf(ctx context.Context, p *policy.Policy, k *adminv1.Key) (wire.KeyRef, 
 	}
 	if len(values) > 0 {
 		forms := make([]string, 0, len(values))
+		counted := slices.DeleteFunc(slices.Clone(l.Descriptor), func(e policy.DescriptorEntry) bool { return !e.Counted() })
 		for i, value := range values {
 			form := policy.EscapeValue(value)
-			if i < len(l.Key) {
+			switch {
+			case i < len(l.Key):
 				var err error
 				if form, err = formOf(p, l.Key[i], value); err != nil {
 					return ref, nil, err
+				}
+			case i < len(counted) && counted[i].Hash:
+				if form = value; !counted[i].IsForm(value) { // its hash will do as well
+					form = p.EntryForm(&counted[i], value)
 				}
 			}
 			forms = append(forms, form)

@@ -25,7 +25,12 @@ func CheckKey(p *policy.Policy, l *policy.Limit, key string) error {
 	parts = parts[len(l.Key):]
 	for i := range l.Descriptor {
 		if e := &l.Descriptor[i]; e.Counted() {
-			if value, plain := policy.UnescapeValue(parts[0]); !policy.IsValueHash(parts[0]) && (!plain || e.Prefix && !strings.HasPrefix(value, e.Value)) {
+			switch {
+			case e.IsForm(parts[0]):
+			case e.Hash:
+				return fmt.Errorf("the policy hashes entry %s of the descriptor, and what is given is no hash of it: want %s, as logs have it, "+
+					"or the value as requests have it, by --identity", e.Key, hashForm)
+			default:
 				return fmt.Errorf("%.400q is nothing that entry %s of the descriptor is in a key: want a value as keys have it", parts[0], e.Key)
 			}
 			parts = parts[1:]
@@ -51,10 +56,13 @@ func notAForm(p *policy.Policy, identity uint32, form string) error {
 	return fmt.Errorf("%.400q is nothing that %s is in a key: want it as logs have it, or the value as requests have it, by --identity", form, name)
 }
 
+// hashForm says what a hash looks like in a key.
+const hashForm = "## and 64 digits of hex"
+
 // hashed says what a value of an identity looks like in a key, where it is hashed.
 func hashed(p *policy.Policy, identity uint32) string {
 	if p.Identities[identity].Hash {
-		return "## and 64 digits of hex"
+		return hashForm
 	}
 	return "# and the name of an identity in its first_of, = and how that one is in keys"
 }

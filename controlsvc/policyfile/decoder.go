@@ -34,7 +34,7 @@ type decoder struct {
 	merging int
 	// onFields, where it is set, hears which fields each mapping may have: the schema's test.
 	onFields func(path string, known []string)
-	// hasHashKey: the policy says where the key is that identities are hashed by.
+	// hasHashKey: the policy says where the key is that values are hashed by.
 	hasHashKey bool
 }
 

@@ -42,7 +42,7 @@ func (d *decoder) descriptor(v value, f map[string]value, paths map[string]int) 
 }
 
 func (d *decoder) descriptorEntry(v value) (e policy.DescriptorEntry) {
-	f, ok := d.fields(v, "an entry with key, and value or prefix", "key!", "value", "prefix")
+	f, ok := d.fields(v, "an entry with key, and value or prefix", "key!", "value", "prefix", "hash")
 	if !ok {
 		return e
 	}
@@ -58,6 +58,11 @@ func (d *decoder) descriptorEntry(v value) (e policy.DescriptorEntry) {
 			return e
 		}
 		e.Value, e.Prefix = d.descriptorText(v, "what an entry's value begins with"), true
+	}
+	if v, ok := f["hash"]; ok {
+		if e.Hash = d.hash(v); e.Hash && !e.Counted() {
+			d.fail(v, "says nothing of a fixed value, which stands in no key, want it with prefix, or without value")
+		}
 	}
 	return e
 }

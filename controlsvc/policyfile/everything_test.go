@@ -58,7 +58,7 @@ func TestEverySourceAndMatch(t *testing.T) {
 			Name: "versions", Key: []uint32{0}, Match: policy.Match{Host: "api.example.com", PathRegex: `/v\d+/.*`},
 		}, {
 			Name: "users", Descriptor: []policy.DescriptorEntry{
-				{Key: "database", Value: "users"}, {Key: "tenant"}, {Key: "route", Value: "/v1/", Prefix: true},
+				{Key: "database", Value: "users"}, {Key: "tenant", Hash: true}, {Key: "route", Value: "/v1/", Prefix: true, Hash: true}, {Key: "zone"},
 			}, Replaces: []uint32{3},
 		}, {
 			Name: "database", Descriptor: []policy.DescriptorEntry{{Key: "database"}},

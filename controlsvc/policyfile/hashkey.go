@@ -12,6 +12,15 @@ import (
 	"sluice/shared/policy"
 )
 
+// hash reads whether a hash is to stand for a value.
+func (d *decoder) hash(v value) bool {
+	wanted := d.flag(v)
+	if wanted && !d.hasHashKey {
+		d.fail(v, "needs the policy's hash_key, want hash_key: {env: NAME} or {file: PATH} beside domain")
+	}
+	return wanted
+}
+
 // hashKey reads the key from where the policy says that it is: it never stands in the policy, and no error quotes it.
 func (d *decoder) hashKey(v value) policy.Secret {
 	const want = "a mapping such as {env: SLUICE_HASH_KEY} or {file: /run/secrets/hash_key}"

@@ -274,9 +274,7 @@ func (d *decoder) modifiers(id *policy.Identity, f map[string]value) {
 		}
 	}
 	if v, ok := f["hash"]; ok {
-		if id.Hash = d.flag(v); id.Hash && !d.hasHashKey {
-			d.fail(v, "needs the policy's hash_key, want hash_key: {env: NAME} or {file: PATH} beside identities")
-		}
+		id.Hash = d.hash(v)
 	}
 	if v, ok := f["lowercase"]; ok {
 		id.Lowercase = d.flag(v)

@@ -48,7 +48,7 @@ func schemaOfPolicy() schema {
 }
 
 func schemaOfHashKey() schema {
-	s := object("Where the key is that identities with hash are hashed by. It is 16 to 1024 bytes of text.", schema{
+	s := object("Where the key is that identities, and entries of descriptors, with hash are hashed by. It is 16 to 1024 bytes of text.", schema{
 		"env":  text("The name of an environment variable of the service."),
 		"file": text("The path of a file, taken from the policy's folder unless it is absolute."),
 	})
@@ -142,6 +142,7 @@ func schemaOfLimit() schema {
 				"key":    textOf("The entry's key.", 1, policy.MaxDescriptorText),
 				"value":  textOf("It has this value.", 1, policy.MaxDescriptorText),
 				"prefix": textOf("Its value begins so; each value is counted by itself.", 1, policy.MaxDescriptorText),
+				"hash":   truth("Only a keyed hash of the value stands in keys, made with the policy's hash_key. Not of a fixed value."),
 			}, "key"), 1, policy.MaxDescriptorEntries),
 		"replaces": list("Limits with descriptors that do not bind a request that this one binds.",
 			textLike("A limit's name.", namePattern), 1, policy.MaxReplaces),

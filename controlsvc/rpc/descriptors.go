@@ -23,8 +23,6 @@ type descriptorKey struct {
 // descriptorNode is what follows an entry with such a value.
 type descriptorNode struct {
 	prefix string
-	// counted says that the value is a part of the key.
-	counted bool
 	// limit is an index into the policy's limits; -1 where none ends here.
 	limit int
 	next  descriptors
@@ -57,7 +55,7 @@ func (d *descriptors) grow(e *policy.DescriptorEntry) *descriptorNode {
 		k = &descriptorKey{exact: map[string]*descriptorNode{}}
 		d.byKey[e.Key] = k
 	}
-	node := &descriptorNode{limit: -1, counted: e.Counted()}
+	node := &descriptorNode{limit: -1}
 	switch {
 	case e.Prefix:
 		at := 0
@@ -84,27 +82,31 @@ func (d *descriptors) grow(e *policy.DescriptorEntry) *descriptorNode {
 	return node
 }
 
-// find gives the limit of a descriptor, and the key made of the values that tell callers apart, each as policy.EscapeValue
-// has it; false where no limit has such a descriptor.
-func (d *descriptors) find(entries []entry) (limit int, key string, found bool) {
+// find gives the limit of a descriptor in the policy that the tree is of, and the key made of the values that tell callers
+// apart, each as policy.EntryForm has it; false where no limit has such a descriptor.
+func (d *descriptors) find(p *policy.Policy, entries []entry) (limit int, key string, found bool) {
 	if len(entries) > policy.MaxDescriptorEntries {
 		return 0, "", false
 	}
-	var parts [policy.MaxDescriptorEntries]string
-	n, limit := 0, -1
+	limit = -1
 	for _, e := range entries {
 		node := d.byKey[string(e.key)].take(e.value)
 		if node == nil {
 			return 0, "", false
 		}
-		if node.counted {
-			parts[n] = policy.EscapeValue(string(e.value))
-			n++
-		}
 		limit, d = node.limit, &node.next
 	}
 	if limit < 0 {
 		return 0, "", false
+	}
+	var parts [policy.MaxDescriptorEntries]string
+	n := 0
+	for i, e := range entries {
+		// The limit's own: two limits may share a node, of which only one hashes.
+		if of := &p.Limits[limit].Descriptor[i]; of.Counted() {
+			parts[n] = p.EntryForm(of, string(e.value))
+			n++
+		}
 	}
 	return limit, strings.Join(parts[:n], "/"), true
 }

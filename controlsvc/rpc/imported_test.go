@@ -138,7 +138,7 @@ func TestImportedDecidesTheSame(t *testing.T) {
 				there += fmt.Sprintf("%q=%q ", key, value)
 			}
 			want := foreignLimit(all, request)
-			i, key, found := tree.find(request)
+			i, key, found := tree.find(p, request)
 			if want == nil || want.kind != limited {
 				if found && !p.Limits[i].Unlimited {
 					t.Fatalf("%s has the limit %s, want none\n%s\n%s", there, p.Limits[i].Name, b.String(), policies[0].YAML)

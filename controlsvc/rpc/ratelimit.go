@@ -173,7 +173,7 @@ func (c *call) gather(in *compiled) error {
 		if string(q.domain) != in.policy.Domain || d.negative {
 			continue
 		}
-		n, key, found := in.descriptors.find(q.of(d))
+		n, key, found := in.descriptors.find(in.policy, q.of(d))
 		if !found {
 			continue
 		}

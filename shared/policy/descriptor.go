@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -23,12 +24,35 @@ type DescriptorEntry struct {
 	Value string
 	// Prefix: every value that begins with Value will do.
 	Prefix bool
+	// Hash has an HMAC-SHA256 by Policy.HashKey stand for the value in the key, of an entry that is Counted.
+	Hash bool
 }
 
 // Counted says whether each value of the entry has a count of its own: the value then is part of the key.
 func (e *DescriptorEntry) Counted() bool { return e.Value == "" || e.Prefix }
 
-func checkDescriptor(l *Limit) *invalid {
+// EntryForm gives the form in which a value of an entry stands in a key.
+func (p *Policy) EntryForm(e *DescriptorEntry, value string) string {
+	if e.Hash {
+		return p.secretForm(value)
+	}
+	return EscapeValue(value)
+}
+
+// IsForm says whether a value of the entry can stand in a key so. Of one that is hashed only that it looks like a hash can be
+// known.
+func (e *DescriptorEntry) IsForm(form string) bool {
+	switch {
+	case e.Hash:
+		return isHexForm(secretMark, form)
+	case IsValueHash(form):
+		return true
+	}
+	value, plain := UnescapeValue(form)
+	return plain && (!e.Prefix || strings.HasPrefix(value, e.Value))
+}
+
+func checkDescriptor(l *Limit, hashKey bool) *invalid {
 	if len(l.Descriptor) == 0 {
 		return nil
 	}
@@ -44,9 +68,10 @@ func checkDescriptor(l *Limit) *invalid {
 		if e.Counted() {
 			counted++
 		}
-		if e.Key == "" || !ValidDescriptorText(e.Key) || !ValidDescriptorText(e.Value) || e.Prefix && e.Value == "" {
+		if e.Key == "" || !ValidDescriptorText(e.Key) || !ValidDescriptorText(e.Value) || e.Prefix && e.Value == "" ||
+			e.Hash && (!hashKey || !e.Counted()) {
 			return &invalid{"descriptor[" + strconv.Itoa(i) + "]", "want a key, and a value or a prefix that is not empty, of up to " +
-				strconv.Itoa(MaxDescriptorText) + " bytes of UTF-8"}
+				strconv.Itoa(MaxDescriptorText) + " bytes of UTF-8, and hash only with the policy's hash_key and without a fixed value"}
 		}
 	}
 	if counted > MaxKeyParts {

@@ -216,7 +216,7 @@ func (b *binding) form(id *reader, text string) (string, bool) {
 		text = lowerASCII(text)
 	}
 	if id.Hash {
-		return b.binder.secretForm(text), true
+		return b.binder.policy.secretForm(text), true
 	}
 	return EscapeValue(text), true
 }

@@ -297,11 +297,21 @@ func TestNoTwoValuesShareAKeyWhateverTheirSource(t *testing.T) {
 }
 
 func TestValidateIdentitiesAndMatches(t *testing.T) {
+	const wantedEntry = "want a key, and a value or a prefix that is not empty, of up to 256 bytes of UTF-8, " +
+		"and hash only with the policy's hash_key and without a fixed value"
 	for _, c := range []struct {
 		damage func(*Policy)
 		want   string
 	}{
 		{func(p *Policy) { p.Identities[0].Hash = true }, "identities[0].hash: needs the policy's hash_key"},
+		{func(p *Policy) {
+			p.Limits[0].Key = nil
+			p.Limits[0].Descriptor = []DescriptorEntry{{Key: "a"}, {Key: "a", Hash: true}}
+		}, "limits[0].descriptor[1]: " + wantedEntry},
+		{func(p *Policy) {
+			p.HashKey, p.Limits[0].Key = hashKey, nil
+			p.Limits[0].Descriptor = []DescriptorEntry{{Key: "a", Hash: true}, {Key: "a", Value: "b", Hash: true}}
+		}, "limits[0].descriptor[1]: " + wantedEntry},
 		{func(p *Policy) { p.HashKey = "short" }, "hash_key: has 5 bytes, want 16 to 1024"},
 		{func(p *Policy) { p.Identities[0].MaxLength = MaxMaxLength + 1 }, "identities[0].max_length: is 65537, want at most 65536"},
 		{func(p *Policy) { p.Identities[1].IPv6Prefix = 129 }, "identities[1].ipv6_prefix: 129 is more than 128"},

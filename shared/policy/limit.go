@@ -63,7 +63,7 @@ func (l *Limit) KeyParts() int {
 // RequestCost gives what one request spends, in units, as far as that does not depend on the request.
 func (l *Limit) RequestCost() int64 { return max(1, l.Cost) }
 
-func checkLimit(l *Limit, identities int) *invalid {
+func checkLimit(l *Limit, p *Policy) *invalid {
 	switch {
 	case !ValidName(l.Name):
 		return badName("name", l.Name)
@@ -76,6 +76,7 @@ func checkLimit(l *Limit, identities int) *invalid {
 	case l.OnUnavailable < limit.Local || l.OnUnavailable > limit.Deny:
 		return &invalid{"on_unavailable", l.OnUnavailable.String() + " is not known here"}
 	}
+	identities := len(p.Identities)
 	for i, n := range l.Key {
 		if int64(n) >= int64(identities) {
 			return &invalid{"key[" + strconv.Itoa(i) + "]", strconv.FormatUint(uint64(n), 10) + " is no index into the " +
@@ -94,7 +95,7 @@ func checkLimit(l *Limit, identities int) *invalid {
 	if e := checkLists("block", l.Block, identities); e != nil {
 		return e
 	}
-	return checkDescriptor(l)
+	return checkDescriptor(l, p.HashKey != "")
 }
 
 // checkSpending looks at what a request spends, and for how long it may be held back.

@@ -52,7 +52,7 @@ type Policy struct {
 	Version string
 	// Domain separates the keys of several policies in one store.
 	Domain string
-	// HashKey is the key of the identities that are hashed, MinHashKey to MaxHashKey bytes; empty where none is.
+	// HashKey is the key that identities and entries of descriptors are hashed by, MinHashKey to MaxHashKey bytes; empty where none is.
 	HashKey    Secret
 	Identities []Identity
 	Limits     []Limit

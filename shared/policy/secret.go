@@ -35,8 +35,8 @@ func checkHashKey(key Secret) *invalid {
 }
 
 // secretForm gives the form in which a hashed value stands in a key.
-func (c *Binder) secretForm(value string) string {
-	mac := hmac.New(sha256.New, []byte(c.policy.HashKey))
+func (p *Policy) secretForm(value string) string {
+	mac := hmac.New(sha256.New, []byte(p.HashKey))
 	mac.Write([]byte(value))
 	var sum [sha256.Size]byte
 	return hexForm(secretMark, mac.Sum(sum[:0]))

@@ -77,7 +77,7 @@ func checkLimits(p *Policy) *invalid {
 	names := make(map[string]struct{}, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		if e := checkLimit(l, len(p.Identities)); e != nil {
+		if e := checkLimit(l, p); e != nil {
 			return e.in("limits", i)
 		}
 		if l.Response > 0 && int64(l.Response) >= int64(len(p.Responses)) {

@@ -177,6 +177,7 @@ func drawDescriptor(t *rapid.T) []policy.DescriptorEntry {
 	return drawList(t, "descriptor", policy.MaxKeyParts, func(t *rapid.T) policy.DescriptorEntry {
 		e := policy.DescriptorEntry{Key: rapid.StringN(1, 20, 60).Draw(t, "key"), Value: rapid.StringN(0, 20, policy.MaxDescriptorText).Draw(t, "value")}
 		e.Prefix = e.Value != "" && rapid.Bool().Draw(t, "prefix")
+		e.Hash = e.Counted() && rapid.Bool().Draw(t, "hash")
 		return e
 	})
 }

@@ -186,7 +186,7 @@ func fromGeneratedPolicyResponse(m *sluicev1.GetPolicyResponse) GetPolicyRespons
 		rule.Plans, rule.Overrides = fromGeneratedExceptions(l.GetPlans()), fromGeneratedExceptions(l.GetOverrides())
 		rule.Allow, rule.Block = fromGeneratedLists(l.GetAllow()), fromGeneratedLists(l.GetBlock())
 		for _, e := range l.GetDescriptor_() {
-			rule.Descriptor = append(rule.Descriptor, policy.DescriptorEntry{Key: e.GetKey(), Value: e.GetValue(), Prefix: e.GetPrefix()})
+			rule.Descriptor = append(rule.Descriptor, policy.DescriptorEntry{Key: e.GetKey(), Value: e.GetValue(), Prefix: e.GetPrefix(), Hash: e.GetHash()})
 		}
 		rule.Replaces = l.GetReplaces()
 		p.Limits = append(p.Limits, rule)

@@ -36,7 +36,7 @@ func appendLimit(dst []byte, l *policy.Limit) []byte {
 	for i := range l.Descriptor {
 		dst, start = openMessage(dst, 21)
 		dst = appendText(appendText(dst, 1, l.Descriptor[i].Key), 2, l.Descriptor[i].Value)
-		dst = closeMessage(appendFlag(dst, 3, l.Descriptor[i].Prefix), start)
+		dst = closeMessage(appendFlag(appendFlag(dst, 3, l.Descriptor[i].Prefix), 4, l.Descriptor[i].Hash), start)
 	}
 	return appendIndices(dst, 22, l.Replaces)
 }
@@ -105,6 +105,8 @@ func parseDescriptorEntry(b []byte) (e policy.DescriptorEntry, err *FieldError) 
 			e.Value = f.text("value", policy.MaxDescriptorText)
 		case 3:
 			e.Prefix = f.flag("prefix")
+		case 4:
+			e.Hash = f.flag("hash")
 		default:
 			f.skip()
 		}

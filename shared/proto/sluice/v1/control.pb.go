@@ -1545,7 +1545,7 @@ type Policy struct {
 	Block []*List `protobuf:"bytes,5,rep,name=block,proto3" json:"block,omitempty"`
 	// Clients are told, in x-sluice-shadow, which limits in shadow would have denied them.
 	ShadowHeader bool `protobuf:"varint,6,opt,name=shadow_header,json=shadowHeader,proto3" json:"shadow_header,omitempty"`
-	// The key of the identities that are hashed.
+	// The key that identities and entries of descriptors are hashed by.
 	HashKey string `protobuf:"bytes,7,opt,name=hash_key,json=hashKey,proto3" json:"hash_key,omitempty"`
 	// What denied clients are told; the first is for limits that name none.
 	Responses []*Response `protobuf:"bytes,10,rep,name=responses,proto3" json:"responses,omitempty"`
@@ -2486,8 +2486,10 @@ type DescriptorEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The value, or with prefix what it begins with; empty: any value, each with a count of its own.
-	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Prefix        bool   `protobuf:"varint,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Value  string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Prefix bool   `protobuf:"varint,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// The policy's hash_key makes the value in keys; of an entry without a fixed value.
+	Hash          bool `protobuf:"varint,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2539,6 +2541,13 @@ func (x *DescriptorEntry) GetValue() string {
 func (x *DescriptorEntry) GetPrefix() bool {
 	if x != nil {
 		return x.Prefix
+	}
+	return false
+}
+
+func (x *DescriptorEntry) GetHash() bool {
+	if x != nil {
+		return x.Hash
 	}
 	return false
 }
@@ -3263,11 +3272,12 @@ const file_sluice_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"descriptor\x18\x15 \x03(\v2\x1a.sluice.v1.DescriptorEntryR\n" +
 	"descriptor\x12\x1a\n" +
-	"\breplaces\x18\x16 \x03(\rR\breplaces\"Q\n" +
+	"\breplaces\x18\x16 \x03(\rR\breplaces\"e\n" +
 	"\x0fDescriptorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06prefix\x18\x03 \x01(\bR\x06prefix\"\xa4\x01\n" +
+	"\x06prefix\x18\x03 \x01(\bR\x06prefix\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\bR\x04hash\"\xa4\x01\n" +
 	"\bResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\tR\x04body\x12\x12\n" +
