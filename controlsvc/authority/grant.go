@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +33,8 @@ type member struct {
 	ask   int // index in the request
 	limit *policy.Limit
 	key   Key
-	cost  int64 // units of one request
+	tier  string // the plan that the ask names, by which the key has its rates
+	cost  int64  // units of one request
 	// within is for how long the requests may be held at most; 0: for as long as the limit says.
 	within time.Duration
 	// ahead is units wanted beyond what the paused requests need: only a lease can hold them.
@@ -98,8 +100,8 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 			// The limit does not bind the requests, which go on without it.
 			results[i].Problem = wire.UnknownLimit
 			continue
-		case !validAsk(ask, l.Mode):
-			// A request that needs what makes no sense can be granted nothing.
+		case !validAsk(ask, l.Mode), slices.ContainsFunc(g.members, func(m member) bool { return m.key.Name == key.Name }):
+			// A request that needs what makes no sense, or the same key twice, can be granted nothing.
 			g.wanted = 0
 		}
 		requests := int64(0)
@@ -107,7 +109,7 @@ func gather(book *ruleBook, asks []wire.Ask, results []wire.AskResult) []*group 
 			requests = min(ask.Want/ask.Min, int64(ask.Waiting))
 		}
 		g.wanted = min(g.wanted, requests)
-		m := member{ask: i, limit: l, key: key, cost: ask.Min, within: ask.Within}
+		m := member{ask: i, limit: l, key: key, tier: ask.Plan, cost: ask.Min, within: ask.Within}
 		if l.Mode == limit.Lease && ask.Min > 0 {
 			m.ahead = ask.Want - requests*ask.Min
 		}

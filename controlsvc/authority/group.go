@@ -117,7 +117,8 @@ func (g *group) tell(results []wire.AskResult) {
 func (m *member) tell(result *wire.AskResult, g *group) {
 	o := m.operation
 	if o.part == "" && len(g.members) > 1 && o.looked == nil {
-		m.fail(result)
+		// Another denies for certain; how this one stands is not known, nor whether what an attempt before said of it holds.
+		result.Denial.DenyFor = 0
 		return
 	}
 	result.Problem = wire.NoProblem
@@ -133,6 +134,7 @@ func (m *member) tell(result *wire.AskResult, g *group) {
 	// A grant that was settled already, to take its surplus back, cannot be settled by the worker; nor can units of two grants, for
 	// those of one may be more than this group's part of the other.
 	if g.served > 0 {
+		m.strict = true // a lease of a second attempt would stand in this one's place
 		result.Lease = ""
 		if result.Units == 0 && o.left == 0 {
 			result.Lease = o.reserved.Lease

@@ -142,8 +142,8 @@ func TestWhatADeniedGroupHadGoesToAnother(t *testing.T) {
 	}
 }
 
-// Where the store does not say how a key stands that was not asked, for another has denied, that is a problem of this key alone;
-// and what an attempt before was granted of it stays granted.
+// Where the store does not say how a key stands that was not asked, for another has denied, the denial holds and nothing is known
+// of this key; and what an attempt before was granted of it stays granted.
 func TestAKeyThatCannotBeLookedAt(t *testing.T) {
 	w := newWorld()
 	w.policy = jointPolicy(limit.FixedWindow, 6)
@@ -154,8 +154,8 @@ func TestAKeyThatCannotBeLookedAt(t *testing.T) {
 	if r := response.Results[0]; !r.Denied || r.Problem != wire.NoProblem || r.Denial.RetryAfter == 0 {
 		t.Errorf("the limit that denies: %+v", r)
 	}
-	if r := response.Results[1]; r.Problem != wire.StoreProblem {
-		t.Errorf("the limit that was not asked: %+v; want a problem of the store", r)
+	if r := response.Results[1]; r != (wire.AskResult{}) {
+		t.Errorf("the limit that was not asked: %+v; want nothing known of it", r)
 	}
 	w.sync(t, w.request(ask("all", "full", 6, 1, 0)))
 	w.store.next = func(operation string) fault {
@@ -172,6 +172,45 @@ func TestAKeyThatCannotBeLookedAt(t *testing.T) {
 	if r := response.Results[3]; !r.Denied || r.Problem != wire.NoProblem || r.Denial.DenyFor != 0 {
 		t.Errorf("the limit that was asked in the first attempt only: %+v; want a denial that does not stand", r)
 	}
+}
+
+// What requests were granted strictly, and once more in a second attempt since units came back, is told whole: no lease takes its place.
+func TestAStrictChargeIsFollowedByAnother(t *testing.T) {
+	w := newWorld()
+	w.policy.Limits[0].Mode, w.policy.Limits[0].Rates = limit.Lease, []limit.Rate{{Units: 100, Window: 10 * time.Second}}
+	w.SetPolicy(w.policy)
+	w.sync(t, w.request(ask("slow", "full", 7, 1, 0)))
+	response := w.sync(t, w.request(
+		ask("slow", "full", 95, 1, 1), ask("wide", "x", 95, 1, 1), // takes 95 of 100, until they are taken back
+		ask("wide", "x", 10, 1, 0), // half of it in the first attempt
+	))
+	equal(t, "units", units(response), []int64{0, 0, 10})
+	equal(t, "left", w.left(t, "wide", "x"), []int64{90})
+}
+
+// Asks of one group for one key make no sense.
+func TestAGroupWithOneKeyTwice(t *testing.T) {
+	w := newWorld()
+	response := w.sync(t, w.request(ask("slow", "x", 1, 1, 1), ask("slow", "x", 1, 1, 1), ask("slow", "x", 1, 1, 2), ask("wide", "x", 1, 1, 2)))
+	equal(t, "units", units(response), []int64{0, 0, 1, 1})
+	for i, r := range response.Results[:2] {
+		equal(t, "the problem of ask "+strconv.Itoa(i), r.Problem, wire.InvalidAsk)
+	}
+	equal(t, "left", w.left(t, "slow", "x"), []int64{6})
+}
+
+// A key that was not asked is looked at within the rates of each plan that it was meant for.
+func TestAKeyIsLookedAtInEachPlan(t *testing.T) {
+	w := newWorld()
+	w.policy = jointPolicy(limit.FixedWindow, 20)
+	all := &w.policy.Limits[1]
+	all.Plans = []policy.Exception{{Name: "gold", Rates: []limit.Rate{{Units: 5000, Window: time.Hour}}}}
+	w.SetPolicy(w.policy)
+	w.sync(t, w.request(ask("per", "full", 1, 1, 0)))
+	gold := ask("all", "x", 1, 1, 2)
+	gold.Plan = "gold"
+	results := w.sync(t, w.request(ask("per", "full", 1, 1, 1), ask("all", "x", 1, 1, 1), ask("per", "full", 1, 1, 2), gold)).Results
+	equal(t, "limits told", []int64{results[1].Limit, results[3].Limit}, []int64{200, 5000})
 }
 
 // blind is a store that does not tell how keys stand.

@@ -45,10 +45,10 @@ func (o *operation) room() int64 {
 	return room
 }
 
-// alike tells which strict charges of a call are one operation.
+// alike tells which strict charges of a call are one operation: those of one key in one plan, for requests of one cost.
 type alike struct {
-	name string
-	cost int64
+	name, tier string
+	cost       int64
 }
 
 // operations appends what the groups need of the store in a turn, each as a part of no other attempt.
@@ -87,9 +87,9 @@ func (a *Authority) operations(groups []*group, turn int, parts string, to []*op
 
 // join makes the member's strict charge a part of another group's where there is one like it.
 func (m *member) join(joint map[alike]*operation) bool {
-	same := alike{m.key.Name, m.cost}
+	same := alike{m.key.Name, m.tier, m.cost}
 	with := joint[same]
-	if with == nil || !slices.Equal(with.key.Rates, m.key.Rates) {
+	if with == nil {
 		joint[same] = &m.own
 		return false
 	}
@@ -157,17 +157,19 @@ func (a *Authority) takeSurplus(ctx context.Context, call string, operations []*
 // look finds out how the keys stand that nothing was asked of.
 func (a *Authority) look(ctx context.Context, groups []*group) {
 	var keys []Key
-	of := make(map[string][]*operation)
+	var asked []alike
+	of := make(map[alike][]*operation)
 	for _, g := range groups {
 		for i := range g.members {
-			o := g.members[i].operation
-			if o.part != "" || len(g.members) == 1 || g.failed {
+			m := &g.members[i]
+			if m.operation.part != "" || len(g.members) == 1 || g.failed {
 				continue
 			}
-			if len(of[o.key.Name]) == 0 {
-				keys = append(keys, o.key)
+			same := alike{name: m.key.Name, tier: m.tier}
+			if len(of[same]) == 0 {
+				keys, asked = append(keys, m.key), append(asked, same)
 			}
-			of[o.key.Name] = append(of[o.key.Name], o)
+			of[same] = append(of[same], m.operation)
 		}
 	}
 	for n, states := range a.peek(ctx, keys) {
@@ -180,7 +182,7 @@ func (a *Authority) look(ctx context.Context, groups []*group) {
 			}
 			return 0
 		})
-		for _, o := range of[keys[n].Name] {
+		for _, o := range of[asked[n]] {
 			o.looked = &least
 		}
 	}

@@ -19,11 +19,11 @@ const looker = 1
 // and charged nothing. A limit that cannot be looked at denies nobody. What the replica's workers hold of a limit is not spent
 // yet, and counts as left.
 func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, into *Decision) error {
-	charged := make([]Demand, 0, len(demands))
-	places := make([]int, 0, len(demands))
+	charged, places := make([]Demand, 0, len(demands)), make([]int, 0, len(demands))
 	standings := make([]Standing, len(demands))
 	request := wire.SyncRequest{WorkerID: looker, CallID: r.looks.Add(1)}
 	var looked []int
+	var held []int64
 	for i, d := range demands {
 		rule := d.rule(p, (*policy.Limit).WithRate)
 		name := p.Limits[d.Limit].Name
@@ -37,6 +37,8 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 		case !rule.Unlimited:
 			standings[i] = Standing{Told: ratefields.New(p, rule)}
 			looked = append(looked, i)
+			// Before the store is asked: what it is told meanwhile is taken off twice rather than not at all.
+			held = append(held, r.held(p, &demands[i], &standings[i].Told.Rule))
 			request.Asks = append(request.Asks, wire.Ask{KeyRef: wire.KeyRef{Limit: name, Key: strings.Clone(d.Key)}, Min: 1})
 		}
 	}
@@ -50,7 +52,7 @@ func (r *Replica) look(ctx context.Context, p *policy.Policy, demands []Demand, 
 		}
 		for n, i := range looked {
 			s := &standings[i]
-			out, known := s.see(&results[n], r.held(p, &demands[i], &s.Told.Rule))
+			out, known := s.see(&results[n], held[n])
 			if known && !s.Told.Shadow {
 				out.Demand = len(told)
 				told = append(told, s.Told)

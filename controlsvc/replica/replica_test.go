@@ -213,8 +213,8 @@ func TestWhoLooksSeesWhatIsCountedLater(t *testing.T) {
 		look := replica.Demand{Key: "x"}
 		for left := int64(10); left > 0; left-- {
 			out, err := w.decide(w.t.Context(), look)
-			if err != nil || out.Verdict != admission.Admit || out.Remaining != left {
-				t.Errorf("%v, %d left, %v; want %d", out.Verdict, out.Remaining, err, left)
+			if err != nil || out.Remaining > left { // or less, while the store is being told
+				t.Errorf("%d left, %v; want at most %d", out.Remaining, err, left)
 			}
 			w.want(admission.Admit, admission.FromCount, of("x"))
 		}

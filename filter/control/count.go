@@ -89,7 +89,7 @@ func (cl *call) noteReported() {
 	cl.sumRecords(false)
 	for i := range cl.counted {
 		k := cl.counted[i].key
-		cl.counted[i].outside = k.unreported - k.carried
+		cl.counted[i].outside = k.Admission.Untold - k.carried
 	}
 }
 
@@ -134,7 +134,7 @@ func (r *report) units() (sum int64) {
 // finish marks a report as dealt with.
 func (r *report) finish() {
 	if !r.done && r.key != nil {
-		r.key.unreported -= r.units()
+		r.key.Admission.Untold -= r.units()
 	}
 	r.done = true
 }

@@ -35,9 +35,8 @@ type Key struct {
 	// records hold what was admitted without the store and no call has carried yet, under the two plans that the key was in
 	// last; nil for none.
 	records [2]*report
-	// total is what the worker has admitted of the key without the store, unreported what of it the store has not
-	// acknowledged. carried is space for a call's sums.
-	total, unreported, carried int64
+	// total is what the worker has admitted of the key without the store; see Admission.Untold. carried is space for a call's sums.
+	total, carried int64
 	// recount says that the key's count is to be asked for, not before countAfter.
 	recount    bool
 	countAfter instant.Instant

@@ -93,7 +93,7 @@ func (t *Keys) Free(now instant.Instant, b *policy.Bound) int64 {
 	in := t.tables[b.Limit]
 	_, name := in.name(b)
 	if e := in.byKey[name]; e != nil {
-		return e.Key.Admission.Free(now) - e.Key.unreported
+		return e.Key.Admission.Free(now) - e.Key.Admission.Untold
 	}
 	return 0
 }

@@ -109,10 +109,10 @@ func (q *reports) spend(now instant.Instant, k *Key, units int64, counts *Counts
 	// has left every window makes room.
 	window := k.longestWindow()
 	if len(r.spent) == wire.MaxUses && now.Sub(r.spent[0].At) >= window {
-		k.unreported -= r.spent[0].Units
+		k.Admission.Untold -= r.spent[0].Units
 		r.spent = append(r.spent[:0], r.spent[1:]...)
 	}
-	k.unreported += units
+	k.Admission.Untold += units
 	if n := len(r.spent); n > 0 && (n == wire.MaxUses || now.Sub(r.began) < window/(wire.MaxUses-1)) {
 		r.spent[n-1].At = now
 		r.spent[n-1].Units += units

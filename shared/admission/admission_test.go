@@ -170,6 +170,48 @@ func TestALogThatTheStoreHasForgotten(t *testing.T) {
 		admission.Deny, admission.FromLog)
 }
 
+// Nor does it go where the answer shows nothing of that: more than the limit may pass within a window, or the store has not been told
+// of all that was admitted while it was away. What on_unavailable admits afterwards is what was left before.
+func TestALogIsKept(t *testing.T) {
+	hourly := func(algorithm limit.Algorithm) (*admission.Key, admission.Input) {
+		l := tenPerSecond()
+		l.Algorithm, l.Rates = algorithm, []limit.Rate{{Units: 10, Window: time.Hour}}
+		k := admission.NewKey(l.Rule("", ""))
+		away := one(k)
+		away.Away, away.Workers = true, 1
+		return k, away
+	}
+	admitted := func(at instant.Instant, away admission.Input) (n int) {
+		for range 20 {
+			if admission.Step(at, away).Verdict == admission.Admit {
+				n++
+			}
+		}
+		return n
+	}
+	for _, algorithm := range []limit.Algorithm{limit.SlidingWindowCounter, limit.FixedWindow, limit.TokenBucket} {
+		k, away := hourly(algorithm)
+		answer(0, 0, costing(k, 10), granted(10, 0))
+		want(t, "one more", answer(second, second, one(k), granted(1, 9)), admission.Admit, admission.FromStore)
+		if n := admitted(2*second, away); n != 0 {
+			t.Errorf("%v: %d more than the limit were admitted without the store", algorithm, n)
+		}
+	}
+	for _, handedOut := range []bool{false, true} {
+		k, away := hourly(limit.SlidingLog)
+		if n := admitted(0, away); n != 10 {
+			t.Fatalf("%d admitted without the store, want 10", n)
+		}
+		if handedOut {
+			k.Untold = k.TakeFallback()
+		}
+		want(t, "one more", answer(second, second, one(k), granted(1, 9)), admission.Admit, admission.FromStore)
+		if n := admitted(2*second, away); n != 0 {
+			t.Errorf("%d more were admitted without the store, which had not been told of the first (handed out: %v)", n, handedOut)
+		}
+	}
+}
+
 // Under an algorithm that gives units back before their window is over the own log denies nothing: of fixed windows, twice
 // the limit passes around a boundary, and a token bucket fills all the time. What the store denies stands as ever.
 func TestOwnLogDeniesNothingThatMayComeBack(t *testing.T) {

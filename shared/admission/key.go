@@ -38,6 +38,8 @@ type Key struct {
 	ttl time.Duration
 	// fellBack is units admitted while the service was away, or in mode async, that TakeFallback has not handed out yet.
 	fellBack int64
+	// Untold is units that it has handed out and that the store has not been told of, as far as the worker knows, who keeps count.
+	Untold int64
 }
 
 // known is what the store said and granted under one plan of the key's limit: of plans that take turns none is told, or spends,
@@ -200,7 +202,7 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 	}
 	k.heard, k.hasHeard = sent, true
 	if result.StartIn == 0 {
-		k.hasRoom(received, result.Units)
+		k.hasRoom(received, result.Units-k.fellBack-k.Untold)
 	}
 	if !result.Denied {
 		if k.denial.cost <= cost {
@@ -225,11 +227,15 @@ func (k *Key) hear(sent, received instant.Instant, cost int64, result *wire.AskR
 	}
 }
 
-// hasRoom takes it that so many units may be spent now. Where there would be more than the limit in a window together with what
-// this worker has spent, the store does not know of that any more: the key was reset. Then its log is not gone by either.
+// hasRoom takes it that so many units may be spent now, beyond those that the store was not told of. Where there would be more than
+// the limit in a window together with what this worker has spent, the store does not know of that any more: the key was reset. Then
+// its log is not gone by either. Not so where windows may hold more, around a boundary or while a bucket fills.
 func (k *Key) hasRoom(now instant.Instant, units int64) {
+	if units <= 0 || !k.rule.Limit.Algorithm.NeverOver() {
+		return
+	}
 	for i, rate := range k.rule.Rates {
-		if units > 0 && k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-units {
+		if k.logs[i].AtLeast(now, lease.Drift(rate.Window)) > rate.Units-units {
 			k.logs, k.parked = nil, nil
 			k.setLogs()
 			return

@@ -595,7 +595,7 @@ type Ask struct {
 	// Paused requests among what is wanted. A request that is not paused yet may only be served by a lease.
 	Waiting uint32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Asks of one non-zero group belong to the same requests: each request needs min of every one of them, and nothing
-	// is charged for a request that one of them denies. 0: an ask of its own.
+	// is charged for a request that one of them denies. They are for different keys. 0: an ask of its own.
 	Group uint32 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
 	// The name of the key's plan as the worker's policy has it; empty where it has none. A plan that the policy in force does
 	// not know is none.
