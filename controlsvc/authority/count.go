@@ -42,7 +42,8 @@ func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks
 		}
 		keys, of = append(keys, key), append(of, i)
 	}
-	full := make(map[int]Key)
+	var full []int
+	var reserves []Reserve
 	for n, states := range a.peek(ctx, keys) {
 		r := &results[of[n]]
 		if len(states) == 0 {
@@ -52,10 +53,14 @@ func (a *Authority) count(ctx context.Context, book *ruleBook, call string, asks
 		least := slices.MinFunc(states, func(a, b State) int { return cmp.Compare(a.Remaining, b.Remaining) })
 		r.Limit, r.Window, r.Remaining, r.Reset = least.Rate.Units, least.Rate.Window, least.Remaining, least.Reset
 		if r.Remaining < asks[of[n]].Min {
-			full[of[n]] = keys[n]
+			full = append(full, of[n])
+			part := strconv.FormatUint(a.config.Random(), 36)
+			reserves = append(reserves, Reserve{Key: keys[n], Call: call, Part: part, Want: asks[of[n]].Min, Min: asks[of[n]].Min})
 		}
 	}
-	a.whenFree(ctx, call, asks, full, results)
+	if len(full) > 0 {
+		a.whenFree(ctx, full, reserves, results)
+	}
 }
 
 // peek has the store tell how keys stand, each within its rates; nothing of those for which it did not answer.
@@ -76,26 +81,12 @@ func (a *Authority) peek(ctx context.Context, keys []Key) [][]State {
 	return all
 }
 
-// whenFree asks the store when a request more would be admitted, of the keys that have no room for it, by their asks. What is
-// granted after all, since room has come meanwhile, is given back.
-func (a *Authority) whenFree(ctx context.Context, call string, asks []wire.Ask, full map[int]Key, results []wire.AskResult) {
-	var of []int
-	var reserves []Reserve
-	for i := range asks {
-		key, is := full[i]
-		if !is {
-			continue
-		}
-		of = append(of, i)
-		part := strconv.FormatUint(a.config.Random(), 36)
-		reserves = append(reserves, Reserve{Key: key, Call: call, Part: part, Want: asks[i].Min, Min: asks[i].Min})
-	}
-	if len(reserves) == 0 {
-		return
-	}
+// whenFree asks the store when a request more would be admitted, of asks whose keys have no room for it. What is granted after
+// all, since room has come meanwhile, is given back.
+func (a *Authority) whenFree(ctx context.Context, full []int, reserves []Reserve, results []wire.AskResult) {
 	var back []giveBack
 	for n, reserved := range a.config.Store.Reserve(ctx, reserves) {
-		r, o := &results[of[n]], &reserves[n]
+		r, o := &results[full[n]], &reserves[n]
 		switch {
 		case reserved.Err != nil:
 			*r = wire.AskResult{Problem: wire.StoreProblem}

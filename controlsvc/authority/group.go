@@ -99,7 +99,7 @@ func (g *group) tell(results []wire.AskResult) {
 	for i := range g.members {
 		m := &g.members[i]
 		o := m.operation
-		m.denies = o.part != "" && o.reserved.Err == nil && !m.holds() && m.found == g.served && g.served < g.wanted &&
+		m.denies = o.asked() && o.reserved.Err == nil && !m.holds() && m.found == g.served && g.served < g.wanted &&
 			(!g.failed || !o.leased())
 		o.told -= m.taken
 		if g.failed {
@@ -116,7 +116,7 @@ func (g *group) tell(results []wire.AskResult) {
 // nothing against them does not deny them.
 func (m *member) tell(result *wire.AskResult, g *group) {
 	o := m.operation
-	if o.part == "" && len(g.members) > 1 && o.looked == nil {
+	if !o.asked() && o.looked == nil {
 		// Another denies for certain; how this one stands is not known, nor whether what an attempt before said of it holds.
 		result.Denial.DenyFor = 0
 		return

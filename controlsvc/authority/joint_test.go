@@ -28,6 +28,21 @@ func jointPolicy(algorithm limit.Algorithm, all int64) *policy.Policy {
 	return &policy.Policy{Version: "v1", Domain: "shop", Limits: []policy.Limit{of("per", 1), of("all", all), of("some", all/2)}}
 }
 
+// jointWorld gives a world under jointPolicy.
+func jointWorld(algorithm limit.Algorithm, all int64) *world {
+	w := newWorld()
+	w.policy = jointPolicy(algorithm, all)
+	w.SetPolicy(w.policy)
+	return w
+}
+
+// underEach runs a test in a jointWorld of each algorithm.
+func underEach(t *testing.T, all int64, test func(t *testing.T, w *world)) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) { test(t, jointWorld(algorithm, all)) })
+	}
+}
+
 // jointAsks asks for a request each of so many clients, under both limits.
 func jointAsks(clients int) []wire.Ask {
 	asks := make([]wire.Ask, 0, 2*clients)
@@ -42,112 +57,90 @@ func jointAsks(clients int) []wire.Ask {
 // some tens of charges by name.
 func TestAHundredDeniedRequestsOfACallChargeNothing(t *testing.T) {
 	const clients, room = 100, int64(1000)
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			w := newWorld()
-			w.policy = jointPolicy(algorithm, room)
-			w.SetPolicy(w.policy)
-			asks := jointAsks(clients)
+	underEach(t, room, func(t *testing.T, w *world) {
+		asks := jointAsks(clients)
+		for i, result := range w.sync(t, w.request(asks...)).Results {
+			if result.Units != 1 || result.Denied {
+				t.Fatalf("ask %d of clients that have asked for nothing yet: %+v", i, result)
+			}
+		}
+		backs := 0
+		w.store.before = func(operation string) {
+			if operation != "reserve" {
+				backs++
+			}
+		}
+		for range 3 {
 			for i, result := range w.sync(t, w.request(asks...)).Results {
-				if result.Units != 1 || result.Denied {
-					t.Fatalf("ask %d of clients that have asked for nothing yet: %+v", i, result)
+				if result.Units != 0 || !result.Denied || i%2 == 1 && result.Remaining != room-clients {
+					t.Fatalf("ask %d of clients that have nothing left: %+v; want a denial, and what is left to all", i, result)
 				}
 			}
-			backs := 0
-			w.store.before = func(operation string) {
-				if operation != "reserve" {
-					backs++
-				}
-			}
-			for range 3 {
-				for i, result := range w.sync(t, w.request(asks...)).Results {
-					if result.Units != 0 || !result.Denied || i%2 == 1 && result.Remaining != room-clients {
-						t.Fatalf("ask %d of clients that have nothing left: %+v; want a denial, and what is left to all", i, result)
-					}
-				}
-			}
-			if algorithm != limit.SlidingLog && backs > 0 {
-				t.Errorf("something was taken back %d times; want nothing charged that may be denied", backs)
-			}
-			equal(t, "left of what all share", w.left(t, "all", "x")[1], room-clients)
-		})
-	}
+		}
+		if w.policy.Limits[0].Algorithm != limit.SlidingLog && backs > 0 {
+			t.Errorf("something was taken back %d times; want nothing charged that may be denied", backs)
+		}
+		equal(t, "left of what all share", w.left(t, "all", "x")[1], room-clients)
+	})
 }
 
 // What a hundred requests of a call were charged before the last of their limits denied comes back under one name, and so whole.
 func TestAHundredRequestsAreTakenBackAsOne(t *testing.T) {
 	const clients, room = 100, int64(1000)
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			w := newWorld()
-			w.policy = jointPolicy(algorithm, room)
-			w.SetPolicy(w.policy)
-			w.sync(t, w.request(ask("all", "x", room, 1, 0)))
-			var asks []wire.Ask
-			for i := range clients {
-				group := uint32(i + 1)
-				asks = append(asks, ask("per", strconv.Itoa(i), 1, 1, group), ask("some", "y", 1, 1, group), ask("all", "x", 1, 1, group))
-			}
-			for range 3 {
-				for i, result := range w.sync(t, w.request(asks...)).Results {
-					if result.Units != 0 || !result.Denied {
-						t.Fatalf("ask %d while there is nothing left for all: %+v; want a denial", i, result)
-					}
+	underEach(t, room, func(t *testing.T, w *world) {
+		w.sync(t, w.request(ask("all", "x", room, 1, 0)))
+		var asks []wire.Ask
+		for i := range clients {
+			group := uint32(i + 1)
+			asks = append(asks, ask("per", strconv.Itoa(i), 1, 1, group), ask("some", "y", 1, 1, group), ask("all", "x", 1, 1, group))
+		}
+		for range 3 {
+			for i, result := range w.sync(t, w.request(asks...)).Results {
+				if result.Units != 0 || !result.Denied {
+					t.Fatalf("ask %d while there is nothing left for all: %+v; want a denial", i, result)
 				}
 			}
-			equal(t, "left of what some share", w.left(t, "some", "y")[1], room/2)
-			equal(t, "left to a client", w.left(t, "per", "99")[1], int64(1))
-		})
-	}
+		}
+		equal(t, "left of what some share", w.left(t, "some", "y")[1], room/2)
+		equal(t, "left to a client", w.left(t, "per", "99")[1], int64(1))
+	})
 }
 
 // Groups of a call that share a key are served in their order, each told what is left after it, and what is too much for one of
 // their other keys goes to the next.
 func TestWhatGroupsShareGoesToThoseWhoCanUseIt(t *testing.T) {
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			w := newWorld()
-			w.policy = jointPolicy(algorithm, 3)
-			w.SetPolicy(w.policy)
-			w.sync(t, w.request(ask("per", "0", 1, 1, 0), ask("per", "2", 1, 1, 0)))
-			response := w.sync(t, w.request(jointAsks(6)...))
-			equal(t, "units", units(response), []int64{0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0})
-			for i, remaining := range map[int]int64{3: 2, 7: 1, 9: 0, 11: 0} {
-				if got := response.Results[i].Remaining; got != remaining {
-					t.Errorf("ask %d is told that %d are left; want %d", i, got, remaining)
-				}
+	underEach(t, 3, func(t *testing.T, w *world) {
+		w.sync(t, w.request(ask("per", "0", 1, 1, 0), ask("per", "2", 1, 1, 0)))
+		response := w.sync(t, w.request(jointAsks(6)...))
+		equal(t, "units", units(response), []int64{0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0})
+		for i, remaining := range map[int]int64{3: 2, 7: 1, 9: 0, 11: 0} {
+			if got := response.Results[i].Remaining; got != remaining {
+				t.Errorf("ask %d is told that %d are left; want %d", i, got, remaining)
 			}
-			equal(t, "denied by what all share", w.observed.denied, map[string]int64{"per": 2, "all": 1})
-			equal(t, "left of what all share", w.left(t, "all", "x")[1], int64(0))
-			equal(t, "left to the one who was denied by it", w.left(t, "per", "5")[1], int64(1))
-		})
-	}
+		}
+		equal(t, "denied by what all share", w.observed.denied, map[string]int64{"per": 2, "all": 1})
+		equal(t, "left of what all share", w.left(t, "all", "x")[1], int64(0))
+		equal(t, "left to the one who was denied by it", w.left(t, "per", "5")[1], int64(1))
+	})
 }
 
 // A group that another of the call left nothing of what they share is served once that one has been denied by something else.
 func TestWhatADeniedGroupHadGoesToAnother(t *testing.T) {
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			w := newWorld()
-			w.policy = jointPolicy(algorithm, 4)
-			w.SetPolicy(w.policy)
-			w.sync(t, w.request(ask("all", "full", 4, 1, 0)))
-			response := w.sync(t, w.request(
-				ask("some", "x", 2, 1, 1), ask("all", "full", 2, 1, 1),
-				ask("some", "x", 2, 1, 2), ask("all", "y", 2, 1, 2),
-			))
-			equal(t, "units", units(response), []int64{0, 0, 2, 2})
-			equal(t, "left of what they share", w.left(t, "some", "x")[1], int64(0))
-		})
-	}
+	underEach(t, 4, func(t *testing.T, w *world) {
+		w.sync(t, w.request(ask("all", "full", 4, 1, 0)))
+		response := w.sync(t, w.request(
+			ask("some", "x", 2, 1, 1), ask("all", "full", 2, 1, 1),
+			ask("some", "x", 2, 1, 2), ask("all", "y", 2, 1, 2),
+		))
+		equal(t, "units", units(response), []int64{0, 0, 2, 2})
+		equal(t, "left of what they share", w.left(t, "some", "x")[1], int64(0))
+	})
 }
 
 // Where the store does not say how a key stands that was not asked, for another has denied, the denial holds and nothing is known
 // of this key; and what an attempt before was granted of it stays granted.
 func TestAKeyThatCannotBeLookedAt(t *testing.T) {
-	w := newWorld()
-	w.policy = jointPolicy(limit.FixedWindow, 6)
-	w.SetPolicy(w.policy)
+	w := jointWorld(limit.FixedWindow, 6)
 	w.store.Store = blind{w.store.Store}
 	w.sync(t, w.request(ask("some", "x", 3, 1, 0)))
 	response := w.sync(t, w.request(ask("some", "x", 1, 1, 1), ask("all", "y", 1, 1, 1)))
@@ -220,9 +213,7 @@ func (blind) Peek(context.Context, authority.Key) ([]authority.State, error) { r
 
 // What two groups give back of the charge that was made for both comes back for both.
 func TestGroupsGiveBackEachItsPartOfACharge(t *testing.T) {
-	w := newWorld()
-	w.policy = jointPolicy(limit.SlidingLog, 10)
-	w.SetPolicy(w.policy)
+	w := jointWorld(limit.SlidingLog, 10)
 	granted := w.sync(t, w.request(jointAsks(3)...)).Results
 	next := w.request()
 	for _, i := range []int{1, 5} {
@@ -258,15 +249,10 @@ func TestAGroupGivesBackNoMoreThanItsPartOfACharge(t *testing.T) {
 
 // Requests of one key that cost different numbers of units are granted what there is, each in units of its own.
 func TestGroupsOfDifferentCostsAreGrantedEachByItsOwn(t *testing.T) {
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			w := newWorld()
-			w.policy = jointPolicy(algorithm, 3)
-			w.SetPolicy(w.policy)
-			response := w.sync(t, w.request(
-				ask("per", "0", 1, 1, 1), ask("all", "x", 1, 2, 1), ask("per", "1", 1, 1, 2), ask("all", "x", 1, 1, 2),
-			))
-			equal(t, "units", units(response), []int64{1, 2, 1, 1})
-		})
-	}
+	underEach(t, 3, func(t *testing.T, w *world) {
+		response := w.sync(t, w.request(
+			ask("per", "0", 1, 1, 1), ask("all", "x", 1, 2, 1), ask("per", "1", 1, 1, 2), ask("all", "x", 1, 1, 2),
+		))
+		equal(t, "units", units(response), []int64{1, 2, 1, 1})
+	})
 }

@@ -29,6 +29,9 @@ type operation struct {
 	looked *State
 }
 
+// asked says that the store was asked for it in the last attempt.
+func (o *operation) asked() bool { return o.part != "" }
+
 // strict says that the operation is a strict charge, now or not at all.
 func (o *operation) strict() bool { return o.plan.ttl == 0 && o.plan.horizon == 0 }
 
@@ -162,7 +165,7 @@ func (a *Authority) look(ctx context.Context, groups []*group) {
 	for _, g := range groups {
 		for i := range g.members {
 			m := &g.members[i]
-			if m.operation.part != "" || len(g.members) == 1 || g.failed {
+			if m.turn == 0 || m.operation.asked() || g.failed {
 				continue
 			}
 			same := alike{name: m.key.Name, tier: m.tier}

@@ -136,11 +136,7 @@ func flood(p *pace.Trial, store storeKind, lasts time.Duration) {
 func counted(t *testing.T, limit string) (admitted, denied int) {
 	t.Helper()
 	of := func(result string) int {
-		n, err := current.service.Metric(t.Context(), "sluice_decisions_total", `limit="`+limit+`"`, `result="`+result+`"`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int(n)
+		return int(metric(t, "sluice_decisions_total", `limit="`+limit+`"`, `result="`+result+`"`))
 	}
 	return of("admitted"), of("denied")
 }

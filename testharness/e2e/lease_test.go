@@ -33,13 +33,10 @@ func TestHotKey(t *testing.T) {
 func hotKey(p *pace.Trial, perSecond float64) {
 	p.Helper()
 	t := p.T
-	r := serve(t, onRedis)
-	callsBefore, err := r.service.Metric(t.Context(), "sluice_sync_total")
-	if err != nil {
-		t.Fatal(err)
-	}
+	serve(t, onRedis)
+	callsBefore := metric(t, "sluice_sync_total")
 	var hot seen
-	err = load.Run(t.Context(), load.Options{
+	err := load.Run(t.Context(), load.Options{
 		Targets: listeners(),
 		Flows:   []load.Flow{{Request: request(http.MethodGet, "/hot", p.Name), Arrivals: poisson(perSecond, 7), Connections: 16}},
 		For:     longer(4*time.Second, time.Minute),
@@ -48,10 +45,7 @@ func hotKey(p *pace.Trial, perSecond float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	callsAfter, err := r.service.Metric(t.Context(), "sluice_sync_total")
-	if err != nil {
-		t.Fatal(err)
-	}
+	callsAfter := metric(t, "sluice_sync_total")
 	hot.log(t, p.Name)
 	checkHeld(t, p.Name, hot.admitted, hotRate)
 	possible := load.Possible(hot.left, hotRate)

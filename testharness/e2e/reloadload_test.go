@@ -25,7 +25,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func reloadUnderLoad(p *pace.Trial) {
 	p.Helper()
 	t := p.T
-	r := serve(t, onRedis)
+	serve(t, onRedis)
 	lasts := longer(3*time.Second, 10*time.Second)
 	const every = 100 * time.Millisecond
 	low, high := oracle.Rate{Units: 60, Window: time.Second}, oracle.Rate{Units: 100, Window: time.Second}
@@ -49,10 +49,8 @@ func reloadUnderLoad(p *pace.Trial) {
 	for _, path := range []string{"/reloaded-strict", "/reloaded-lease"} {
 		awaitLimited(t, path)
 	}
-	before, err := r.service.Metric(t.Context(), "sluice_policy_reloads_total", `result="applied"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	applied := func() float64 { return metric(t, "sluice_policy_reloads_total", `result="applied"`) }
+	before := applied()
 	aloneBefore, err := fallbacks(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +82,7 @@ func reloadUnderLoad(p *pace.Trial) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	after, err := r.service.Metric(t.Context(), "sluice_policy_reloads_total", `result="applied"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := applied()
 	awaitFilterStat(t, "requests", requestsBefore+int64(len(strict.left)+len(lease.left)))
 	alone, err := fallbacks(t.Context())
 	if err != nil {

@@ -82,6 +82,16 @@ func last(text string, most int) string {
 	return text
 }
 
+// metric reads one of the current service's metrics.
+func metric(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	value, err := current.service.Metric(t.Context(), name, labels...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 // startService starts the current store's service at an address.
 func startService(address string) error {
 	file := filepath.Join(fleet.directory, "policy.yaml")

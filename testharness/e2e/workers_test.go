@@ -130,16 +130,8 @@ func subLeases(p *pace.Trial, addresses []string) {
 	p.Helper()
 	t := p.T
 	rate := oracle.Rate{Units: 600, Window: time.Second}
-	counted := func(name string, labels ...string) float64 {
-		t.Helper()
-		n, err := current.service.Metric(t.Context(), name, labels...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	asks := func() float64 { return counted("sluice_sync_asks_sum") }
-	reserves := func() float64 { return counted("sluice_store_seconds_count", `operation="reserve"`) }
+	asks := func() float64 { return metric(t, "sluice_sync_asks_sum") }
+	reserves := func() float64 { return metric(t, "sluice_store_seconds_count", `operation="reserve"`) }
 	path := "/parted/" + p.Name
 	asksBefore, reservesBefore, upstreamBefore := asks(), reserves(), fleet.upstreamHits.of(path)
 	ctx, cancel := context.WithCancel(t.Context())

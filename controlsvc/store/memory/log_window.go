@@ -2,6 +2,7 @@ package memory
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"sluice/controlsvc/store"
@@ -89,15 +90,7 @@ func (w *logWindow) size() int {
 
 // after gives how many of a list have a score that is not above this one.
 func after[T any](list []T, score instant.Instant, of func(*T) instant.Instant) int {
-	low, high := 0, len(list)
-	for low < high {
-		if middle := int(uint(low+high) / 2); of(&list[middle]) <= score {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+	return sort.Search(len(list), func(i int) bool { return of(&list[i]) > score })
 }
 
 // add puts a charge behind those of its score and below; one that has left already is none.
@@ -128,11 +121,11 @@ func (w *logWindow) add(c charge, now instant.Instant) {
 
 // cut makes a block of its own of what is in a block from a place on.
 func (w *logWindow) cut(at, place int) {
-	w.blocks = slices.Insert(grown(w.blocks), at+1, block{charges: slices.Clone(w.blocks[at].charges[place:])})
-	w.blocks[at].remove(place, len(w.blocks[at].charges))
-	for i := range w.blocks[at+1].charges {
-		w.blocks[at+1].units = w.blocks[at+1].units.plus(w.blocks[at+1].charges[i].sums())
-	}
+	b := &w.blocks[at]
+	next := block{charges: slices.Clone(b.charges[place:]), units: b.units}
+	b.remove(place, len(b.charges))
+	next.units = next.units.minus(b.units)
+	w.blocks = slices.Insert(grown(w.blocks), at+1, next)
 }
 
 // remove takes out the charges from one place until before another.
